@@ -1,0 +1,24 @@
+"""Errors a user is meant to read: what was wrong, what was expected, what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """The caller gave something senseless; the command line prints the message without a traceback."""
+
+
+class Refused(InputError):
+    """A client's program would let something leave that is not priced, so it does not run."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """An error for a name that does not exist, with the nearest one that does.
+
+    >>> unknown("method", "fedsofin", ["fedgd", "fedsofim"])
+    InputError("there is no method 'fedsofin'; did you mean 'fedsofim'? known: fedgd, fedsofim")
+    """
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    return InputError(f"there is no {kind} '{name}'{hint} known: {', '.join(names)}")
