@@ -10,6 +10,7 @@ from importlib.resources import files
 import numpy as np
 
 from fedsofim.data.dataset import Dataset
+from fedsofim.data.gradient_histograms import CENTRE, SCALE
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,9 @@ class Embedded:
 
 
 EMBEDDED = {
-    # Feature norms of about 7, so that a softmax head's gradient (at most sqrt(2) times that) fills a clip of 10.
     "fashion": Embedded(
-        centre=0.3 * 255,
-        scale=3 / 255,
+        centre=CENTRE * 255,
+        scale=SCALE / 255,
         notes={
             "source": "Fashion-MNIST (Zalando SE, MIT licence), all 60,000 + 10,000 images in the original order",
             "features": "80 gradient-orientation histograms and mean intensities per image; no statistic of the data",

@@ -1,0 +1,102 @@
+"""Fetch a published file once: checked by its hash, resumed where it broke off, with a progress bar on a terminal."""
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pooch
+import requests
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from fedsofim.errors import InputError
+
+CHUNK = 1 << 18
+TIMEOUT = 30  #: seconds without a byte
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A published file: where it is, what it is called, and the (start of the) hash it must have."""
+
+    url: str
+    file: str
+    algorithm: str
+    digest: str
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: FEDSOFIM_CACHE if set, else the system's cache folder."""
+    return Path(os.environ.get("FEDSOFIM_CACHE") or pooch.os_cache("fedsofim"))
+
+
+def fetch(remote: Remote, source: str | Path | None = None, option: str = "--source") -> Path:
+    """The local copy of `remote`: `source` if given, else from the cache, else downloaded into it."""
+    if source is not None:
+        return _existing(Path(source))
+    target = cache_folder() / remote.file
+    if target.exists() and matches(target, remote):
+        return target
+    pooch.get_logger().setLevel("WARNING")  # one line of ours below says all that its messages would
+    try:
+        pooch.retrieve(remote.url, None, remote.file, target.parent, downloader=_Resumable(remote))
+    except (requests.exceptions.RequestException, OSError) as problem:
+        raise InputError(
+            f"cannot download {remote.url} ({type(problem).__name__}). Without a network, fetch it elsewhere and place "
+            f"it at {target}, or pass {option} FILE; a download that broke off is resumed when you try again"
+        ) from None
+    return target
+
+
+def matches(path: Path, remote: Remote) -> bool:
+    """Whether a file has the published hash."""
+    return pooch.file_hash(str(path), remote.algorithm).startswith(remote.digest)
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    return path
+
+
+@dataclass(frozen=True)
+class _Resumable:
+    """A pooch downloader that keeps what it has got in `<file>.part` and asks the server for the rest only."""
+
+    remote: Remote
+
+    def __call__(self, url: str, output_file: Any, pooch: Any) -> None:
+        part = cache_folder() / (self.remote.file + ".part")
+        _receive(url, part)
+        if not matches(part, self.remote):
+            part.unlink()
+            raise InputError(
+                f"{url}: the file received does not have the published {self.remote.algorithm} "
+                f"{self.remote.digest}; nothing was kept. Try again, or fetch it elsewhere"
+            )
+        part.replace(output_file)
+
+
+def _receive(url: str, part: Path) -> None:
+    """Append to `part` whatever of `url` it lacks."""
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={have}-"} if have else {}
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+        if answer.status_code == requests.codes.requested_range_not_satisfiable:
+            return  # nothing is missing; the hash decides
+        answer.raise_for_status()
+        resumed = answer.status_code == requests.codes.partial_content
+        have = have if resumed else 0
+        total = have + int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
+        with part.open("ab" if resumed else "wb") as file, _bar() as bar:
+            task = bar.add_task(f"downloading {part.stem}", total=total, completed=have)
+            for chunk in answer.iter_content(CHUNK):
+                file.write(chunk)
+                bar.advance(task, len(chunk))
+
+
+def _bar() -> Progress:
+    """A progress bar on a terminal, silence elsewhere."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    return Progress(*columns, disable=not sys.stderr.isatty())

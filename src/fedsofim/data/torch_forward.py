@@ -1,0 +1,28 @@
+"""The few lines of extraction that touch torch: normalise, resize, run, hash. Importing this file needs torch."""
+
+import hashlib
+
+import numpy as np
+
+from fedsofim.data import backbones  # noqa: F401  (its import error says how to get torch)
+
+import torch  # isort: skip
+from torch import nn  # isort: skip
+
+
+def forward(module: nn.Module, images: np.ndarray, side: int, mean: tuple, std: tuple) -> np.ndarray:
+    """Features of uint8 images (n, h, w, 3), resized bilinearly to side x side if they are not."""
+    with torch.inference_mode():
+        x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float() / 255
+        if x.shape[2:] != (side, side):
+            x = nn.functional.interpolate(x, size=(side, side), mode="bilinear", align_corners=False)
+        x = (x - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)
+        return module(x.contiguous(memory_format=torch.channels_last)).numpy()  # the faster layout on a CPU
+
+
+def identity(module: nn.Module) -> bytes:
+    """A hash of a module's structure and weights."""
+    digest = hashlib.sha256(repr(module).encode())
+    for name, tensor in module.state_dict().items():
+        digest.update(name.encode() + tensor.detach().cpu().numpy().tobytes())
+    return digest.digest()
