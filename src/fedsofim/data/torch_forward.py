@@ -13,7 +13,7 @@ from torch import nn  # isort: skip
 def forward(module: nn.Module, images: np.ndarray, side: int, mean: tuple, std: tuple) -> np.ndarray:
     """Features of uint8 images (n, h, w, 3), resized bilinearly to side x side if they are not."""
     with torch.inference_mode():
-        x = torch.from_numpy(np.ascontiguousarray(images)).permute(0, 3, 1, 2).float() / 255
+        x = torch.from_numpy(np.array(images)).permute(0, 3, 1, 2).float() / 255
         if x.shape[2:] != (side, side):
             x = nn.functional.interpolate(x, size=(side, side), mode="bilinear", align_corners=False)
         x = (x - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1)

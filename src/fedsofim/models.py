@@ -1,0 +1,51 @@
+"""Models: how parameters start, what a record's loss is, what is predicted.
+
+`softmax_head` is the paper's linear head, with its gradient in closed form. Any other JAX loss works through
+`Model(init, loss, logits)`; its per-record gradients are formed a micro-batch at a time.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedsofim.queries import Query, SoftmaxGradient
+
+
+class Model(NamedTuple):
+    """Pure functions of parameters; `x` is one record in `loss` and a batch in `logits`."""
+
+    init: Callable[[jax.Array, tuple[int, ...], int], Any]  # key, shape of one record, classes
+    loss: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    logits: Callable[[Any, jax.Array], jax.Array]
+    gradient: Query | None = None  # a closed form of the clipped sum; only the library's own are accepted
+
+
+def softmax_head(init_scale: float = 0.5) -> Model:
+    """Linear softmax with bias on p features: theta of shape (p+1, C), the bias in the last row.
+
+    theta_0 ~ N(0, (init_scale·sqrt(2/(p+1+C)))²), as in the paper's experiments.
+    """
+
+    def init(key: jax.Array, shape: tuple[int, ...], classes: int) -> jax.Array:
+        rows = shape[0] + 1
+        std = init_scale * (2.0 / (rows + classes)) ** 0.5
+        return std * jax.random.normal(key, (rows, classes), jnp.float32)
+
+    def logits(theta: jax.Array, x: jax.Array) -> jax.Array:
+        return x @ theta[:-1] + theta[-1]
+
+    def loss(theta: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        return optax.softmax_cross_entropy_with_integer_labels(logits(theta, x), y)
+
+    return Model(init, loss, logits, SoftmaxGradient())
+
+
+def evaluate(model: Model, params: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Accuracy in percent and mean cross-entropy."""
+    out = model.logits(params, x)
+    right = jnp.argmax(out, axis=-1).astype(y.dtype) == y
+    loss = optax.softmax_cross_entropy_with_integer_labels(out, y)
+    return 100.0 * jnp.mean(right.astype(out.dtype)), jnp.mean(loss)
