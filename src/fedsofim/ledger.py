@@ -44,7 +44,7 @@ class Inputs(NamedTuple):
     records: Records
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
     """A client's program as audited: the jaxpr that was priced is the one that runs."""
 
@@ -72,11 +72,6 @@ def audit(client: Callable, model: Model, inputs: Inputs, facts: Facts, rounds: 
 
     try:
         closed, out = jax.make_jaxpr(program, return_shape=True)(inputs)
-    except jax.errors.UnexpectedTracerError as error:
-        raise Refused(
-            "a value from inside a per-record function was kept and used outside it; such a value is a raw "
-            f"record. {_REMEDY[RECORDS]}"
-        ) from error
     except jax.errors.ConcretizationTypeError as error:
         raise Refused(
             "the program branches in Python on a value known only at run time; if it came from records that is a "
@@ -159,7 +154,15 @@ class _Walk:
         return [read(v) for v in jaxpr.outvars]
 
     def const(self, value: Any) -> _Value:
-        """A captured scalar is a setting; a captured array may be anybody's records."""
+        """A captured scalar is a setting; a captured array, or a record kept from inside a sum, is not."""
+        if isinstance(value, jax.core.Tracer):
+            try:
+                jnp.isnan(value)  # fails unless the value belongs to a trace that still runs (a sweep's setting)
+            except jax.errors.UnexpectedTracerError as error:
+                raise Refused(
+                    "a value from inside a per-record function was kept and used outside it: that is a raw record; "
+                    f"{_REMEDY[RECORDS]}"
+                ) from error
         shape = getattr(value, "shape", ())
         if shape:
             raise Refused(

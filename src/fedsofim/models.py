@@ -5,6 +5,7 @@
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +24,7 @@ class Model(NamedTuple):
     gradient: Query | None = None  # a closed form of the clipped sum; only the library's own are accepted
 
 
+@lru_cache(maxsize=16)  # one object per setting, so that compiled runs are shared
 def softmax_head(init_scale: float = 0.5) -> Model:
     """Linear softmax with bias on p features: theta of shape (p+1, C), the bias in the last row.
 

@@ -7,6 +7,7 @@ Everything printed about privacy comes from here.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import jax
@@ -140,14 +141,7 @@ def plan(
     then what that spends at the budget's delta.
     """
     _check(sizes, rounds, clip, trust, weights)
-    facts = Facts(rounds, len(sizes), clip, 0.0)
-    inputs = input_shapes(method, model, shape, classes, block_shape(sizes))
-    program = audit(method.client, model, inputs, facts, rounds)
-    setup = None
-    if method.setup is not None:
-        ask = method.setup.client
-        setup = audit(lambda door, params, state, memory: (ask(door, params), ()), model,
-                      inputs._replace(state=(), memory=()), facts, 1, offset=MAX_SITES)
+    program, setup = audited(method, model, shape, classes, block_shape(sizes), len(sizes), rounds, clip)
     charges = (setup.charges if setup else ()) + program.charges
     if not program.charges:
         raise InputError(f"{method.name}: the client releases nothing; call the door in it")
@@ -158,6 +152,21 @@ def plan(
         multipliers = {c.site: multiplier for c in charges}
     return Plan(method, model, program, setup, multipliers, budget, rounds, clip, tuple(int(s) for s in sizes),
                 classes, trust, weights)
+
+
+@lru_cache(maxsize=256)
+def audited(method: Method, model: Model, shape: tuple[int, ...], classes: int, blocks: tuple[int, int], clients: int,
+            rounds: int, clip: float) -> tuple[Program, Program | None]:
+    """The method's programs, read and counted. Cached: seeds and budgets of one setting share one compilation."""
+    facts = Facts(rounds, clients, clip, 0.0)
+    inputs = input_shapes(method, model, shape, classes, blocks)
+    program = audit(method.client, model, inputs, facts, rounds)
+    if method.setup is None:
+        return program, None
+    ask = method.setup.client
+    setup = audit(lambda door, params, state, memory: (ask(door, params), ()), model,
+                  inputs._replace(state=(), memory=()), facts, 1, offset=MAX_SITES)
+    return program, setup
 
 
 def input_shapes(method: Method, model: Model, shape: tuple[int, ...], classes: int, blocks: tuple[int, int]) -> Inputs:

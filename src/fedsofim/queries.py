@@ -103,7 +103,7 @@ class SoftmaxGradient:
         norm = jnp.sqrt((jnp.sum(x * x, axis=1) + 1.0) * jnp.sum(r * r, axis=1))
         factor = clip_factor(norm, clip) * weight
         clipped = jnp.where(factor[:, None] > 0, r * factor[:, None], 0.0)
-        return [jnp.concatenate([x.T @ clipped, jnp.sum(clipped, axis=0)[None]])]
+        return [jnp.concatenate([(clipped.T @ x).T, jnp.sum(clipped, axis=0)[None]])]
 
 
 @dataclass(frozen=True)
