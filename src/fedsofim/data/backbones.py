@@ -35,8 +35,10 @@ class Block(nn.Module):
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         self.bn2 = nn.BatchNorm2d(outputs)
         same = stride == 1 and inputs == outputs
-        self.downsample = None if same else nn.Sequential(
-            nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+        self.downsample = (
+            None
+            if same
+            else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -126,7 +128,11 @@ def _load_strictly(module: nn.Module, name: str, path: Path) -> None:
     try:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
         module.load_state_dict(state, strict=True)
-    except Exception as problem:  # torch raises what the file makes it raise: RuntimeError, KeyError, pickle's own...
+    except (
+        Exception
+    ) as problem:  # torch raises what the file makes it raise: RuntimeError, KeyError, pickle's own...
         lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
         reason = " ".join(lines[:2])[:200] or type(problem).__name__
-        raise InputError(f"{path}: not the weights of {name} ({reason}); expected a state dict of tensors") from None
+        raise InputError(
+            f"{path}: not the weights of {name} ({reason}); expected a state dict of tensors"
+        ) from None

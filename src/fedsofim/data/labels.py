@@ -7,11 +7,6 @@ import numpy as np
 from fedsofim.errors import InputError
 
 
-def is_text(labels: np.ndarray) -> bool:
-    """Whether labels are strings."""
-    return labels.dtype.kind in "US"
-
-
 def encode(name: str, parts: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[int, Any]]:
     """Number the labels of `parts["train"]` in sorted order and apply that to every part.
 
@@ -42,4 +37,6 @@ def _numbers(name: str, part: str, labels: np.ndarray) -> np.ndarray:
     try:
         return labels.astype(float)
     except ValueError:
-        raise InputError(f"{name}: the {part} part has text labels but training has numbers; use one kind") from None
+        raise InputError(
+            f"{name}: the {part} part has text labels but training has numbers; use one kind"
+        ) from None

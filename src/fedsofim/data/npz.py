@@ -1,46 +1,58 @@
-"""The `.npz` format: arrays x_train, y_train, x_test, y_test and optionally x_val, y_val and owner."""
+"""The `.npz` format: arrays x_train, y_train, x_test, y_test and optionally x_val, y_val."""
 
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedsofim.data.dataset import Dataset
-from fedsofim.data.labels import encode, is_text
+from fedsofim.data.rows import Rows
 from fedsofim.errors import InputError
 
-NEEDED = ("x_train", "y_train", "x_test", "y_test")
-OPTIONAL = ("x_val", "y_val", "owner")
+NEEDED = ("x_train", "y_train")
+PARTS = ("train", "val", "test")
 
 
-def load_npz(path: Path) -> Dataset:
-    """Features and labels from one `.npz` file; text labels are numbered in sorted order."""
+def rows_of_npz(path: Path) -> dict[str, Rows]:
+    """The rows of each part; train is needed, val and test may be absent."""
     arrays = read_arrays(path)
     _explain_images(path, arrays)
     missing = [key for key in NEEDED if key not in arrays]
+    missing += [
+        f"{k}_{part}" for part in PARTS for k, other in ("xy", "yx") if _lonely(arrays, part, k, other)
+    ]
     if missing:
         raise InputError(
-            f"{path}: no array {', '.join(missing)}; expected {', '.join(NEEDED)} (optionally {', '.join(OPTIONAL)}), "
+            f"{path}: no array {', '.join(missing)}; expected x_train, y_train, x_test, y_test (optionally x_val, y_val), "
             f"found {', '.join(arrays) or 'nothing'}"
         )
-    if ("x_val" in arrays) != ("y_val" in arrays):
-        raise InputError(f"{path}: x_val and y_val must come together")
-    notes: dict[str, Any] = {"source": path.name}
-    return Dataset.of(path.stem, **_numbered(path, _known(arrays), notes), notes=notes)
+    found = [part for part in PARTS if f"x_{part}" in arrays]
+    return {
+        part: Rows.of(arrays[f"x_{part}"], arrays[f"y_{part}"], f"{path} (x_{part}, y_{part})")
+        for part in found
+    }
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Every array of an `.npz` file; pickled objects are refused, since unpickling runs code."""
+def notes_of_npz(path: Path) -> dict[str, Any]:
+    """What an extraction wrote down about the features in the file, if it was one."""
+    arrays = read_arrays(path, only=("notes",))
+    return json.loads(str(arrays["notes"])) if "notes" in arrays else {}
+
+
+def read_arrays(path: Path, only: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
+    """Every array of an `.npz` file, or those of the names in `only`; pickled objects are refused, since unpickling runs code."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             if not isinstance(stored, np.lib.npyio.NpzFile):
                 raise InputError(f"{path}: holds a single array; expected an .npz archive (np.savez)")
-            return {key: stored[key] for key in stored.files}
+            return {key: stored[key] for key in stored.files if not only or key in only}
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (zipfile.BadZipFile, OSError, EOFError) as problem:
-        raise InputError(f"{path}: not a readable .npz file ({problem}); write it with np.savez_compressed") from None
+        raise InputError(
+            f"{path}: not a readable .npz file ({problem}); write it with np.savez_compressed"
+        ) from None
     except ValueError as problem:
         if "allow_pickle" not in str(problem):
             raise
@@ -65,17 +77,9 @@ def save_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
     part.replace(path)
 
 
-def _known(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {key: arrays[key] for key in (*NEEDED, *OPTIONAL) if key in arrays}
-
-
-def _numbered(path: Path, arrays: dict[str, np.ndarray], notes: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Text labels become numbers; numbers stay as they are."""
-    labels = {key[2:]: arrays[key] for key in ("y_train", "y_test", "y_val") if key in arrays}
-    if not any(is_text(values) for values in labels.values()):
-        return arrays
-    codes, notes["labels"] = encode(str(path), {part: values.ravel() for part, values in labels.items()})
-    return arrays | {f"y_{part}": values for part, values in codes.items()}
+def _lonely(arrays: dict[str, np.ndarray], part: str, key: str, other: str) -> bool:
+    """Whether y_val, say, is there without x_val."""
+    return part != "train" and f"{other}_{part}" in arrays and f"{key}_{part}" not in arrays
 
 
 def _explain_images(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -1,0 +1,87 @@
+"""Standardise features by statistics of *public* images: no private record enters, so it costs nothing.
+
+Statistics of the private records themselves would have to be released with noise, and charged; that is not done here.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedsofim.data.dataset import Dataset
+from fedsofim.data.npz import read_arrays, save_npz
+from fedsofim.errors import InputError
+
+FLOOR = 1e-6  #: a feature that is constant on the public images is centred only
+
+
+@dataclass(frozen=True)
+class PublicStats:
+    """Mean, standard deviation and covariance of a backbone's features over `count` public images."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    cov: np.ndarray
+    count: int
+
+
+def public_stats(features: np.ndarray) -> PublicStats:
+    """Statistics of the features (records x p) of public images.
+
+    >>> public_stats(np.array([[0.0, 1.0], [2.0, 1.0]])).mean.tolist()
+    [1.0, 1.0]
+    """
+    if features.ndim != 2 or len(features) < 2:
+        raise InputError(
+            f"public features have shape {features.shape}; expected two or more rows (images, features)"
+        )
+    mean, cov = features.mean(axis=0, dtype=np.float64), np.cov(features, rowvar=False, dtype=np.float64)
+    return PublicStats(mean, features.std(axis=0, dtype=np.float64), np.atleast_2d(cov), len(features))
+
+
+def save_stats(path: str | Path, stats: PublicStats) -> None:
+    """Write statistics as an `.npz` of mean, std, cov, count."""
+    save_npz(Path(path), {key: np.asarray(value) for key, value in dataclasses.asdict(stats).items()})
+
+
+def load_stats(path: str | Path) -> PublicStats:
+    """Read what `save_stats` wrote."""
+    arrays = read_arrays(Path(path))
+    missing = [key for key in ("mean", "std", "cov", "count") if key not in arrays]
+    if missing:
+        raise InputError(
+            f"{path}: no array {', '.join(missing)}; expected mean, std, cov, count of public features"
+        )
+    return PublicStats(arrays["mean"], arrays["std"], arrays["cov"], int(arrays["count"]))
+
+
+def standardize_public(dataset: Dataset, stats: PublicStats | str | Path, *, whiten: bool = False) -> Dataset:
+    """Centre every part and divide by the public std; with `whiten`, decorrelate by the public covariance instead.
+
+    >>> d = Dataset.of("toy", x_train=[[0.0], [4.0]], y_train=[0, 1], x_test=[[2.0]], y_test=[1])
+    >>> standardize_public(d, public_stats(np.array([[1.0], [3.0]]))).x_train.tolist()
+    [[-2.0], [2.0]]
+    """
+    origin = "given" if isinstance(stats, PublicStats) else Path(stats).name
+    stats = stats if isinstance(stats, PublicStats) else load_stats(stats)
+    if stats.mean.shape != (dataset.features,):
+        raise InputError(
+            f"the public statistics are of {stats.mean.size} features but {dataset.name} has {dataset.features}; "
+            "use statistics of the same backbone"
+        )
+    scale = _whitening(stats.cov) if whiten else np.diag(1 / np.where(stats.std > FLOOR, stats.std, 1))
+    said = f"{'whitened' if whiten else 'standardised'} by {stats.count} public images ({origin}): no privacy cost"
+
+    def apply(x: np.ndarray | None) -> np.ndarray | None:
+        return None if x is None else ((x - stats.mean) @ scale).astype(np.float32)
+
+    parts = {part: apply(getattr(dataset, part)) for part in ("x_train", "x_test", "x_val")}
+    return dataclasses.replace(dataset, **parts, notes={**dataset.notes, "standardised": said})  # pyright: ignore
+
+
+def _whitening(cov: np.ndarray) -> np.ndarray:
+    """The symmetric inverse square root; directions the public images do not span are left alone."""
+    values, vectors = np.linalg.eigh(cov)
+    scale = 1 / np.sqrt(np.where(values > FLOOR * values.max(), values, 1))
+    return (vectors * scale) @ vectors.T
