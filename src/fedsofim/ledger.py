@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedsofim.errors import Refused
+from fedsofim.mechanisms import Mischarged
 from fedsofim.models import Model
 from fedsofim.privacy import Charge
 from fedsofim.records import Records
@@ -90,8 +91,9 @@ def audit(client: Callable, model: Model, inputs: Inputs, facts: Facts, rounds: 
 
 def _charge(site: Site, times: int, rounds: int, offset: int) -> Charge:
     weight = times * site.noise.cost(rounds)
+    charged = times * site.noise.charged(rounds) if isinstance(site.noise, Mischarged) else None
     return Charge(offset + site.number, site.label, site.clip, site.query.ratio, times * rounds, weight,
-                  site.sample, site.share)
+                  site.sample, site.share, charged)
 
 
 def _output(path: str) -> str:

@@ -117,7 +117,8 @@ class Plan:
         """Noise std of each site of a program, in the order the door numbers them."""
         out = np.zeros(MAX_SITES, np.float32)
         for charge in program.charges if self.budget else ():
-            out[charge.site - offset] = self.multipliers[charge.site] * charge.clip
+            unpaid = charge.charged == 0  # its noise is stated by the mechanism itself, in the data's units
+            out[charge.site - offset] = 1.0 if unpaid else self.multipliers[charge.site] * charge.clip
         return out
 
 
@@ -145,11 +146,13 @@ def plan(
     charges = (setup.charges if setup else ()) + program.charges
     if not program.charges:
         raise InputError(f"{method.name}: the client releases nothing; call the door in it")
+    if any(c.charged is not None for c in charges) and not method.note:
+        raise InputError(f"{method.name}: a release is not charged at its cost; say so in the method's note")
     multipliers = {c.site: 0.0 for c in charges}
     if budget is not None and multiplier is None:
         multipliers = privacy.calibrate(charges, budget)
     elif multiplier is not None:
-        multipliers = {c.site: multiplier for c in charges}
+        multipliers = privacy.at_multiplier(charges, multiplier)
     return Plan(method, model, program, setup, multipliers, budget, rounds, clip, tuple(int(s) for s in sizes),
                 classes, trust, weights)
 

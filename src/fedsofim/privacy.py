@@ -12,7 +12,7 @@ since e^epsilon·φ(y) = φ(x); that form keeps its digits.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
@@ -48,7 +48,9 @@ class Charge:
 
     `ratio` is L2 sensitivity over clip (2 under replace-one); `weight` is how many unit-noise releases the site
     is worth over the run (for independent unit noise: `releases` itself); `sample` the Poisson rate;
-    `share` a fixed part of the budget's mu² (None: the site shares what is left with its like).
+    `share` a fixed part of the budget's mu² (None: the site shares what is left with its like). `charged` is set
+    only by a preset that reproduces a wrong account: calibration then pays for it instead of `weight`, while
+    what is spent still follows `weight`; at 0 the site is never paid for, and epsilon is infinite.
     """
 
     site: int
@@ -59,6 +61,7 @@ class Charge:
     weight: float
     sample: float = 1.0
     share: float | None = None
+    charged: float | None = None
 
     def mu_squared(self, multiplier: float) -> float:
         """Cost at noise std = multiplier·clip, for a site that reads all records."""
@@ -146,6 +149,8 @@ def calibrate(charges: Sequence[Charge], budget: Budget) -> dict[int, float]:
     """
     if not charges:
         raise InputError("nothing is released, so there is nothing to calibrate; call the door in the client")
+    unpaid = {c.site: 0.0 for c in charges if c.charged == 0}
+    charges = [c if c.charged is None else replace(c, weight=c.charged) for c in charges if c.charged != 0]
     shared = [c for c in charges if c.share is not None]
     common = [c for c in charges if c.share is None]
     left = 1.0 - sum(c.share or 0.0 for c in shared)
@@ -156,12 +161,24 @@ def calibrate(charges: Sequence[Charge], budget: Budget) -> dict[int, float]:
     scale = 1.0 if common else 1.0 / (1.0 - left)  # with nothing else to pay for, the shares take everything
     fixed = {c.site: c.ratio * math.sqrt(c.weight / (scale * (c.share or 0.0))) / budget.mu for c in shared}
     if not common:
-        return fixed
+        return unpaid | fixed
     if all(c.sample == 1 for c in common):
         multiplier = math.sqrt(sum(c.mu_squared(1.0) for c in common) / left) / budget.mu
     else:
         multiplier = _calibrate_sampled(charges, common, fixed, budget)
-    return fixed | {c.site: multiplier for c in common}
+    return unpaid | fixed | {c.site: multiplier for c in common}
+
+
+def at_multiplier(charges: Sequence[Charge], multiplier: float) -> dict[int, float]:
+    """The sites' multipliers when the common one is set by hand; fixed shares keep their part of mu²."""
+    _positive("noise multiplier", multiplier)
+    unpaid = {c.site: 0.0 for c in charges if c.charged == 0}
+    paid = [c for c in charges if c.charged != 0]
+    left = 1.0 - sum(c.share or 0.0 for c in paid)
+    total = sum(c.mu_squared(multiplier) for c in paid if c.share is None) / left
+    return unpaid | {
+        c.site: multiplier if c.share is None else c.ratio * math.sqrt(c.weight / (c.share * total)) for c in paid
+    }
 
 
 def spent(charges: Sequence[Charge], multipliers: dict[int, float], delta: float) -> float:
