@@ -39,13 +39,22 @@ def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | Non
     >>> make("fedsofim", {"rho": "0.3", "direction": "gradient"}).name
     'fedsofim'
     """
+    return factory(name)(**resolve(name, settings, epsilon))
+
+
+def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | None = None) -> dict[str, Any]:
+    """Settings as the factory takes them: text parsed, a preset written out.
+
+    >>> resolve("fedgd", {"lr": "0.5"})
+    {'lr': 0.5}
+    """
     build = factory(name)
     given = dict(settings or {})
     chosen = given.pop("preset", None)
     values = _preset(name, str(chosen), epsilon) if chosen is not None else {}
     for key, value in given.items():
         values[key] = _value(name, build, key, value)
-    return build(**values)
+    return values
 
 
 def parameters(name: str) -> dict[str, Any]:
