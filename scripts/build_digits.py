@@ -1,5 +1,6 @@
-"""Build `src/fedsofim/data/files/digits.npz` from scikit-learn's copy of the UCI digits (`pip install scikit-learn`).
+"""Build `src/fedsofim/data/files/digits.npz` from scikit-learn's copy of the UCI digits.
 
+    pip install scikit-learn
     python scripts/build_digits.py [--check]
 
 The split is fixed: a permutation by NumPy's PCG64 seeded 0, its last 360 records are the test set.
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from linear_probe import probe
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
 
 from fedsofim.data.embedded import load_embedded
 

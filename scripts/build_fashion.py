@@ -3,8 +3,8 @@
     apt-get install dataset-fashion-mnist
     python scripts/build_fashion.py [--check] [--images FOLDER]
 
-`--check` builds nothing: it compares the shipped file with a fresh build and prints the accuracy of a non-private
-linear probe on it.
+`--check` writes nothing: it compares the shipped file with a fresh build and prints the accuracy of a
+non-private linear probe on it.
 """
 
 import argparse

@@ -15,7 +15,7 @@ SEED = 0
 def assemble(
     name: str, clients: dict[str, dict[str, Rows]], test: Rows | None, holdout: float, notes: dict[str, Any]
 ) -> Dataset:
-    """Join the clients (one, if the data is yet to be split), number the labels, find or hold out a test set."""
+    """Join the clients (one: yet to be split), number the labels, find or hold out a test set."""
     rows = _joined_parts(name, clients, test)
     codes, table = _coded(name, {part: joined_rows.y for part, joined_rows in rows.items()})
     sizes = [len(parts["train"].x) for parts in clients.values()]
@@ -55,7 +55,8 @@ def hold_out(name: str, y: np.ndarray, owner: np.ndarray, fraction: float) -> np
         held[mine] &= not held[mine].all()
     if not held.any():
         raise InputError(
-            f"{name}: too few records per label to hold out {fraction:g} of them; give a test file (test=FILE)"
+            f"{name}: too few records per label to hold out {fraction:g} of them; give a test file "
+            "(test=FILE)"
         )
     return held
 
@@ -72,7 +73,7 @@ def _joined_parts(name: str, clients: dict[str, dict[str, Rows]], test: Rows | N
     }
     if test is not None:
         lists["test"] = [test]
-    # Every part is joined behind the first training file, so that columns are put in its order and widths checked.
+    # Every part is joined behind the first training file: columns in its order, widths checked against it.
     return {part: _behind(train[0], parts) for part, parts in lists.items() if parts}
 
 
@@ -86,9 +87,10 @@ def _behind(first: Rows, parts: list[Rows]) -> Rows:
 def _coded(name: str, labels: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[int, Any]]:
     """Labels that already count from 0 stay; all others are numbered in sorted order."""
     train = labels["train"]
-    if all(part.dtype.kind == "i" for part in labels.values()) and train.min() == 0:
-        if train.max() < 2 * len(np.unique(train)):
-            return labels, {}
-    if len(np.unique(train)) < 2:
+    known = np.unique(train)
+    if len(known) < 2:
         raise InputError(f"{name}: one class only ('{train[0]}'); a classifier needs two or more")
+    numbers = all(part.dtype.kind == "i" for part in labels.values())
+    if numbers and known[0] == 0 and known[-1] < 2 * len(known):
+        return labels, {}
     return encode(name, labels)

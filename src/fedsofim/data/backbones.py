@@ -1,8 +1,8 @@
 """Frozen convolutional backbones for 32x32 images, with the published CIFAR-100 weights.
 
-The networks are those of He et al. (2016, section 4.2, with 1x1 convolutions on the shortcuts) and of Simonyan and
-Zisserman (2015, configuration D) with batch normalisation; layers are named as in chenyaofo/pytorch-cifar-models
-(BSD-3), whose weights load here strictly. Importing this file needs torch.
+The networks are those of He et al. (2016, section 4.2, 1x1 convolutions on the shortcuts) and of Simonyan
+and Zisserman (2015, configuration D) with batch normalisation; layers are named as in
+chenyaofo/pytorch-cifar-models (BSD-3), whose weights load here strictly. Importing this file needs torch.
 """
 
 import itertools
@@ -13,9 +13,9 @@ from fedsofim.data.download import Remote, fetch
 from fedsofim.errors import InputError, unknown
 
 try:
-    import torch
-    from torch import Tensor, nn
-    from torch.nn.utils.fusion import fuse_conv_bn_eval
+    import torch  # pyright: ignore[reportMissingImports]
+    from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
+    from torch.nn.utils.fusion import fuse_conv_bn_eval  # pyright: ignore[reportMissingImports]
 except ImportError:
     raise InputError(
         "this needs torch, which is not installed: pip install 'fedsofim[torch]' "
@@ -113,7 +113,7 @@ def _remote(published: str) -> Remote:
 
 
 def _fold_batch_norm(module: nn.Module) -> nn.Module:
-    """Merge each frozen batch normalisation into the convolution before it: same function, a fifth less time."""
+    """Merge each frozen batch normalisation into the convolution before it: same function, less time."""
     for parent in module.modules():
         children = list(parent.named_children())
         for (name, conv), (norm_name, norm) in itertools.pairwise(children):

@@ -1,6 +1,6 @@
 """CIFAR-10's own archive: five pickled batches of 10,000 images and a test batch.
 
-A pickle can run code, and `--source` takes any file, so only the few names a NumPy array needs are let through.
+A pickle can run code, and `--source` takes any file: only the few names a NumPy array needs are let through.
 """
 
 import io

@@ -57,7 +57,8 @@ def refuse_overlap(private: Images, public: np.ndarray, origin: Path) -> None:
     shared = len({image.tobytes() for image in pictures} & {image.tobytes() for image in public})
     if shared:
         raise InputError(
-            f"{origin}: {shared} of its images are training records of {private.name}; statistics over them are not "
+            f"{origin}: {shared} of its images are training records of {private.name}; statistics over "
+            "them are not "
             "public. Use other images"
         )
 

@@ -1,4 +1,4 @@
-"""Fetch a published file once: checked by its hash, resumed where it broke off, with a progress bar on a terminal."""
+"""Fetch a published file once: checked by its hash, resumed where it broke off, with a progress bar."""
 
 import os
 import sys
@@ -36,14 +36,16 @@ def fetch(remote: Remote, source: str | Path | None = None, option: str = "--sou
     if source is not None:
         return _existing(Path(source))
     target = cache_folder() / remote.file
-    if target.exists() and matches(target, remote):
-        return target
+    if target.exists():
+        return _checked(target, remote)
     pooch.get_logger().setLevel("WARNING")  # one line of ours below says all that its messages would
+    downloader: Any = _Resumable(remote)  # pooch types this by a protocol with its own parameter names
     try:
-        pooch.retrieve(remote.url, None, remote.file, target.parent, downloader=_Resumable(remote))
+        pooch.retrieve(remote.url, None, remote.file, target.parent, downloader=downloader)
     except (requests.exceptions.RequestException, OSError) as problem:
         raise InputError(
-            f"cannot download {remote.url} ({type(problem).__name__}). Without a network, fetch it elsewhere and place "
+            f"cannot download {remote.url} ({type(problem).__name__}). Without a network, fetch it "
+            "elsewhere and place "
             f"it at {target}, or pass {option} FILE; a download that broke off is resumed when you try again"
         ) from None
     return target
@@ -54,6 +56,15 @@ def matches(path: Path, remote: Remote) -> bool:
     return pooch.file_hash(str(path), remote.algorithm).startswith(remote.digest)
 
 
+def _checked(path: Path, remote: Remote) -> Path:
+    if not matches(path, remote):
+        raise InputError(
+            f"{path}: not the published file, whose {remote.algorithm} is {remote.digest}; "
+            "remove it to download it again"
+        )
+    return path
+
+
 def _existing(path: Path) -> Path:
     if not path.is_file():
         raise InputError(f"{path}: no such file")
@@ -62,7 +73,7 @@ def _existing(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class _Resumable:
-    """A pooch downloader that keeps what it has got in `<file>.part` and asks the server for the rest only."""
+    """A pooch downloader that keeps what it has got in `<file>.part` and asks only for the rest."""
 
     remote: Remote
 

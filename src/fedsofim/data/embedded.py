@@ -1,7 +1,7 @@
 """Datasets shipped inside the package, so that the first command works offline on real records.
 
-They are stored as uint8 and read as `(stored - centre) * scale` with constants chosen by hand: no statistic of
-the records enters. The files and their licences are in `files/`; `scripts/` holds what built them.
+They are stored as uint8 and read as `(stored - centre) * scale` with constants chosen by hand: no statistic
+of the records enters. The files and their licences are in `files/`; `scripts/` holds what built them.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,10 @@ EMBEDDED = {
         centre=CENTRE * 255,
         scale=SCALE / 255,
         notes={
-            "source": "Fashion-MNIST (Zalando SE, MIT licence), all 60,000 + 10,000 images in the original order",
-            "features": "80 gradient-orientation histograms and mean intensities per image; no statistic of the data",
+            "source": "Fashion-MNIST (Zalando SE, MIT licence), all 60,000 + 10,000 images in the "
+            "original order",
+            "features": "80 gradient-orientation histograms and mean intensities per image; no statistic "
+            "of the data",
         },
     ),
     "digits": Embedded(

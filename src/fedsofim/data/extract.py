@@ -21,7 +21,7 @@ from fedsofim.data.npz import read_arrays, save_npz
 from fedsofim.errors import InputError
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import nn  # pyright: ignore[reportMissingImports]
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # what the published weights were trained with
 SIDE = 32
@@ -62,8 +62,8 @@ def extractor(name: str, weights: str | Path | None = None) -> Extractor:
 def extract(images: Images, using: "Extractor | nn.Module", out: str | Path, *, batch: int = 64) -> Path:
     """Write the features of every part to the `.npz` file `out`, which `load` reads.
 
-    Stopped half-way (even by kill -9), the same call continues where it stopped; finished, it returns at once. Both
-    hold only for the same images and the same extractor: their hash is part of what is kept.
+    Stopped half-way (even by kill -9), the same call continues where it stopped; finished, it is instant.
+    Both hold only for the same images and the same extractor: their hash is part of what is kept.
     """
     if batch < 1:
         raise InputError(f"batch is {batch}; expected 1 or more")
@@ -125,7 +125,8 @@ def _chunk(file: Path, pictures: np.ndarray, using: Extractor, batch: int) -> np
 def _check(using: Extractor, pictures: np.ndarray, features: np.ndarray) -> None:
     if features.ndim != 2 or len(features) != len(pictures):
         raise InputError(
-            f"extractor {using.name} gave shape {features.shape} for {len(pictures)} images; expected (images, features)"
+            f"extractor {using.name} gave shape {features.shape} for {len(pictures)} images; expected "
+            "(images, features)"
         )
     if not np.isfinite(features).all():
         raise InputError(f"extractor {using.name} gave NaN or infinite features; check its weights")

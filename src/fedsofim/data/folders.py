@@ -1,4 +1,4 @@
-"""Images in class folders: `photos/cat/1.png`, `photos/dog/2.jpg`, ..., or the same under train/ and test/."""
+"""Images in class folders: `photos/cat/1.png`, `photos/dog/2.jpg`, or the same under train/ and test/."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """A frozen extractor without weights: gradient orientations and intensity, pooled over a grid of cells.
 
-The idea is that of Dalal and Triggs (2005). Every number in it is a constant written here; nothing is learned or
-estimated from images, so each record's features depend on that record alone and cost no privacy.
+The idea is that of Dalal and Triggs (2005). Every number in it is a constant written here; nothing is learned
+or estimated from images, so each record's features depend on that record alone and cost no privacy.
 """
 
 import numpy as np
@@ -10,11 +10,11 @@ from fedsofim.errors import InputError
 
 CELLS = 4  #: cells per side
 ORIENTATIONS = 4  #: bins over half a turn: a dark-to-light edge and a light-to-dark one look the same
-FLOOR = 0.03  #: gradient magnitude (of 0..1) below which a cell counts as flat, so that it is not blown up to unit norm
-CENTRE = 0.3  #: subtracted by `scaled`, so that features are not all of one sign
-SCALE = (
-    3.0  #: then norms are about 7: a softmax head's gradient (at most sqrt(2) times that) fills a clip of 10
+FLOOR = (
+    0.03  #: gradient magnitude (of 0..1) below which a cell counts as flat and is not blown up to unit norm
 )
+CENTRE = 0.3  #: subtracted by `scaled`, so that features are not all of one sign
+SCALE = 3.0  #: makes norms about 7: a softmax head's gradient (at most sqrt(2) times that) fills a clip of 10
 
 
 def scaled(histograms: np.ndarray) -> np.ndarray:
@@ -39,7 +39,8 @@ def _grey(images: np.ndarray) -> np.ndarray:
     """Intensity in 0..1, one channel."""
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise InputError(
-            f"images have shape {images.shape} and type {images.dtype}; expected uint8 of shape (n, height, width) "
+            f"images have shape {images.shape} and type {images.dtype}; expected uint8 of shape (n, "
+            "height, width) "
             "or (n, height, width, channels)"
         )
     if images.shape[1] % CELLS or images.shape[2] % CELLS:

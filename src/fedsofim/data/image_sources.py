@@ -57,7 +57,8 @@ def _images_of_npz(path: Path) -> Images:
     arrays = read_arrays(path)
     if "x_train" not in arrays or "y_train" not in arrays:
         raise InputError(
-            f"{path}: expected images in x_train (records, height, width, 3) and labels in y_train, or MedMNIST's "
+            f"{path}: expected images in x_train (records, height, width, 3) and labels in y_train, or "
+            "MedMNIST's "
             f"layout; found {', '.join(arrays) or 'nothing'}"
         )
     if arrays["x_train"].ndim == 2:

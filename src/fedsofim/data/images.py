@@ -35,12 +35,14 @@ def _checked(name: str, part: str, images: Any, labels: Any) -> tuple[np.ndarray
         images = images[..., None]
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] not in (1, 3):
         raise InputError(
-            f"{name}: {part} images have shape {images.shape} and type {images.dtype}; expected uint8 of shape "
+            f"{name}: {part} images have shape {images.shape} and type {images.dtype}; expected uint8 of "
+            "shape "
             "(records, height, width) or (records, height, width, 3)"
         )
     if labels.ndim != 1 or len(images) != len(labels) or len(images) == 0:
         raise InputError(
-            f"{name}: {len(images)} {part} images but labels of shape {labels.shape}; expected one label per image, "
+            f"{name}: {len(images)} {part} images but labels of shape {labels.shape}; expected one label "
+            "per image, "
             "and at least one image"
         )
     return np.broadcast_to(images, (*images.shape[:3], 3)), labels

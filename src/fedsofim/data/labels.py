@@ -27,7 +27,8 @@ def _look_up(name: str, part: str, labels: np.ndarray, known: np.ndarray) -> np.
     strange = np.flatnonzero(~np.isin(labels, known))
     if len(strange):
         raise InputError(
-            f"{name}: label {labels[strange[0]].item()!r} in record {strange[0]} of the {part} part never occurs in "
+            f"{name}: label {labels[strange[0]].item()!r} in record {strange[0]} of the {part} part never "
+            "occurs in "
             f"training; known labels: {', '.join(map(str, known[:20].tolist()))}"
         )
     return np.searchsorted(known, labels).astype(np.int32)

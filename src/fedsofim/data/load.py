@@ -35,10 +35,10 @@ def load(
     clients_from: str | Path | None = None,
     holdout: float = HOLDOUT,
 ) -> Dataset:
-    """Load a dataset known by name, or your own from a file, a folder of images or a folder of clients' files.
+    """Load a dataset known by name, or your own: a file, a folder of images, a folder of clients' files.
 
     label: the column of a table that holds the labels (default "label"); drop: columns to leave out.
-    test: a file with the test set; without one, and where the data has none, `holdout` of each label is held out.
+    test: a file with the test set; if neither it nor the data has one, `holdout` of each label is held out.
     clients_from: a folder with one file per client; the result's `owner` says whose each record is.
     source: a local copy of a set known by name.
 

@@ -61,7 +61,8 @@ def images_of_medmnist(name: str, path: Path) -> Images:
     ]
     if missing:
         raise InputError(
-            f"{path}: no array {', '.join(missing)}; expected MedMNIST's layout, found {', '.join(arrays) or 'nothing'}"
+            f"{path}: no array {', '.join(missing)}; expected MedMNIST's layout, found "
+            f"{', '.join(arrays) or 'nothing'}"
         )
     pairs = {part: (arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in PARTS}
     return Images.of(name, pairs, {"source": path.name})

@@ -24,7 +24,8 @@ def rows_of_npz(path: Path) -> dict[str, Rows]:
     ]
     if missing:
         raise InputError(
-            f"{path}: no array {', '.join(missing)}; expected x_train, y_train, x_test, y_test (optionally x_val, y_val), "
+            f"{path}: no array {', '.join(missing)}; expected x_train, y_train, x_test, y_test "
+            "(optionally x_val, y_val), "
             f"found {', '.join(arrays) or 'nothing'}"
         )
     found = [part for part in PARTS if f"x_{part}" in arrays]
@@ -41,11 +42,11 @@ def notes_of_npz(path: Path) -> dict[str, Any]:
 
 
 def read_arrays(path: Path, only: tuple[str, ...] = ()) -> dict[str, np.ndarray]:
-    """Every array of an `.npz` file, or those of the names in `only`; pickled objects are refused, since unpickling runs code."""
+    """Every array of an `.npz` file, or those named in `only`; no pickles, since they can run code."""
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: not an .npz archive; write it with np.savez_compressed")
     try:
         with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise InputError(f"{path}: holds a single array; expected an .npz archive (np.savez)")
             return {key: stored[key] for key in stored.files if not only or key in only}
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -86,5 +87,6 @@ def _explain_images(path: Path, arrays: dict[str, np.ndarray]) -> None:
     if "train_images" in arrays or ("x_train" in arrays and arrays["x_train"].ndim > 2):
         raise InputError(
             f"{path}: holds images; a linear head needs one row of features per record. Extract them first: "
-            f"fedsofim features {path} --backbone resnet20 --out features.npz, then use --dataset features.npz"
+            f"fedsofim features {path} --backbone resnet20 --out features.npz, then use --dataset "
+            "features.npz"
         )

@@ -11,7 +11,7 @@ from fedsofim.errors import InputError
 
 @dataclass(frozen=True)
 class Rows:
-    """Features (records x p), labels as written, the file they came from and, if it names them, its columns."""
+    """Features (records x p), labels as written, the file they came from and its columns, if named."""
 
     x: np.ndarray
     y: np.ndarray
@@ -30,13 +30,14 @@ class Rows:
 
         >>> Rows.of([[1.0, float("nan")]], ["a"], "mine.csv", ("width", "height"))
         Traceback (most recent call last):
-        fedsofim.errors.InputError: mine.csv: row 0, column 'height' is nan; remove or fill it first (1 such value)
+        fedsofim.errors.InputError: mine.csv: row 0, column 'height' is nan; remove or fill it (1 such value)
         """
         x, y = np.asarray(x), np.asarray(y)
         y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
             raise InputError(
-                f"{origin}: features of shape {x.shape} and labels of shape {y.shape}; expected (records, features) "
+                f"{origin}: features of shape {x.shape} and labels of shape {y.shape}; expected (records, "
+                "features) "
                 "and (records,)"
             )
         if len(x) == 0 or x.shape[1] == 0:
@@ -56,7 +57,7 @@ def _check_finite(x: np.ndarray, origin: str, columns: tuple[str, ...], place: C
         row, column = bad[0]
         name = repr(columns[column]) if columns else str(column)
         raise InputError(
-            f"{origin}: {place(row)}, column {name} is {x[row, column]}; remove or fill it first "
+            f"{origin}: {place(row)}, column {name} is {x[row, column]}; remove or fill it "
             f"({len(bad)} such value{'s' * (len(bad) > 1)})"
         )
 

@@ -1,6 +1,6 @@
 """Standardise features by statistics of *public* images: no private record enters, so it costs nothing.
 
-Statistics of the private records themselves would have to be released with noise, and charged; that is not done here.
+Statistics of the private records would have to be released with noise, and charged; that is not done here.
 """
 
 import dataclasses
@@ -57,7 +57,7 @@ def load_stats(path: str | Path) -> PublicStats:
 
 
 def standardize_public(dataset: Dataset, stats: PublicStats | str | Path, *, whiten: bool = False) -> Dataset:
-    """Centre every part and divide by the public std; with `whiten`, decorrelate by the public covariance instead.
+    """Centre every part and divide by the public std; with `whiten`, decorrelate by the public covariance.
 
     >>> d = Dataset.of("toy", x_train=[[0.0], [4.0]], y_train=[0, 1], x_test=[[2.0]], y_test=[1])
     >>> standardize_public(d, public_stats(np.array([[1.0], [3.0]]))).x_train.tolist()
@@ -67,11 +67,13 @@ def standardize_public(dataset: Dataset, stats: PublicStats | str | Path, *, whi
     stats = stats if isinstance(stats, PublicStats) else load_stats(stats)
     if stats.mean.shape != (dataset.features,):
         raise InputError(
-            f"the public statistics are of {stats.mean.size} features but {dataset.name} has {dataset.features}; "
+            f"the public statistics are of {stats.mean.size} features but {dataset.name} has "
+            f"{dataset.features}; "
             "use statistics of the same backbone"
         )
     scale = _whitening(stats.cov) if whiten else np.diag(1 / np.where(stats.std > FLOOR, stats.std, 1))
-    said = f"{'whitened' if whiten else 'standardised'} by {stats.count} public images ({origin}): no privacy cost"
+    how = "whitened" if whiten else "standardised"
+    said = f"{how} by statistics of {stats.count} public images ({origin}): no privacy cost"
 
     def apply(x: np.ndarray | None) -> np.ndarray | None:
         return None if x is None else ((x - stats.mean) @ scale).astype(np.float32)

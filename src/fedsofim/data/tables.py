@@ -41,8 +41,8 @@ def read_csv(path: Path, label: str | None = None, drop: Sequence[str] = ()) -> 
 def read_parquet(path: Path, label: str | None = None, drop: Sequence[str] = ()) -> Rows:
     """A Parquet file; needs the extra `parquet`."""
     try:
-        import pyarrow as pa
-        from pyarrow import parquet
+        import pyarrow as pa  # pyright: ignore[reportMissingImports]
+        from pyarrow import parquet  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise InputError(
             f"{path}: reading Parquet needs pyarrow, which is not installed: pip install 'fedsofim[parquet]'"
@@ -100,7 +100,8 @@ def _label_column(path: Path, header: list[str], label: str | None) -> str:
         near = get_close_matches(chosen, header, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise InputError(
-            f"{path}: no column '{chosen}'{hint} Say which column holds the labels with label=NAME (--label NAME); "
+            f"{path}: no column '{chosen}'{hint} Say which column holds the labels with label=NAME "
+            "(--label NAME); "
             f"columns: {', '.join(header[:20])}{', ...' * (len(header) > 20)}"
         )
     return chosen
@@ -123,7 +124,8 @@ def _numbers(path: Path, column: str, cells: np.ndarray, lines: list[int]) -> np
         row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
         found = f"text '{cells[row]}'" if cells[row].strip() else "an empty cell"
         raise InputError(
-            f"{path}: line {lines[row]}, column '{column}' holds {found}; expected a number. Fix it, or leave the "
+            f"{path}: line {lines[row]}, column '{column}' holds {found}; expected a number. Fix it, or "
+            "leave the "
             f"column out with drop=['{column}'] (--drop {column})"
         ) from None
 
@@ -166,6 +168,7 @@ def _arrow_numbers(path: Path, column: str, values: Any) -> np.ndarray:
     if plain.dtype == bool or plain.dtype.kind in "fiu":
         return plain.astype(np.float64)
     raise InputError(
-        f"{path}: row 0, column '{column}' holds {values.type} ('{values[0].as_py()}'); expected numbers. Fix it, or "
+        f"{path}: row 0, column '{column}' holds {values.type} ('{values[0].as_py()}'); expected numbers. "
+        "Fix it, or "
         f"leave the column out with drop=['{column}'] (--drop {column})"
     )

@@ -1,13 +1,10 @@
-"""The few lines of extraction that touch torch: normalise, resize, run, hash. Importing this file needs torch."""
+"""The few lines of extraction that touch torch: normalise, resize, run, hash. Importing it needs torch."""
 
 import hashlib
 
 import numpy as np
 
-from fedsofim.data import backbones  # noqa: F401  (its import error says how to get torch)
-
-import torch  # isort: skip
-from torch import nn  # isort: skip
+from fedsofim.data.backbones import nn, torch  # whose import error says how to get torch
 
 
 def forward(module: nn.Module, images: np.ndarray, side: int, mean: tuple, std: tuple) -> np.ndarray:
