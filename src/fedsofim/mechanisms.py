@@ -120,6 +120,20 @@ class Tree:
         full, rest = divmod(rounds, self.restart or rounds)
         return float(full * _tree_cost(self.restart or rounds) + _tree_cost(rest))
 
+    def spread(self, rounds: int) -> float:
+        """Mean noise variance of the running sums, relative to that of independent noise of the same std."""
+        return sum(self._variance(m) for m in range(1, rounds + 1)) / (rounds * (rounds + 1) / 2)
+
+    def _variance(self, m: int) -> float:
+        """Noise variance of the running sum after m rounds: one node for each 1 in the binary form, per tree."""
+
+        def of_tree(leaves: int) -> float:
+            heights = [h for h in range(leaves.bit_length()) if leaves >> h & 1]
+            return sum(1 / (2 - 2.0**-h) if self.honaker else 1.0 for h in heights)
+
+        full, rest = divmod(m, self.restart or m)
+        return full * of_tree(self.restart or m) + of_tree(rest)
+
     def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
         m = round % (self.restart or _HEIGHT_STEP) + 1  # rounds in this tree so far
         top = 31 - jax.lax.clz(m & -m)  # height of the node that this round completes

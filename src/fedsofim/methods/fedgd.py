@@ -1,10 +1,14 @@
 """DP-FedGD: gradient descent on the mean of noisy clipped gradients, theta -= eta·G. T releases."""
 
-import optax
-
 from fedsofim.round import Method, server_method
+from fedsofim.steps import check_steps, gradient_step, scale_by_step
 
 
-def fedgd(lr: float = 0.1) -> Method:
-    """Gradient descent on the averaged noisy gradient."""
-    return server_method("fedgd", optax.sgd(lr))
+def fedgd(lr: float | None = None) -> Method:
+    """Gradient descent on the averaged noisy gradient; lr None is automatic."""
+    check_steps(lr=lr)
+    return server_method("fedgd", lambda facts: scale_by_step(lr, lambda d: gradient_step(facts, d)))
+
+
+#: Behind the published tables.
+PRESETS = {"paper-resnet20": dict(lr=0.1)}

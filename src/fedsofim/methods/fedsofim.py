@@ -3,12 +3,16 @@
 direction="momentum" is the form behind the published numbers; "gradient" is the paper's Algorithm 1.
 """
 
+import optax
+
+from fedsofim.release import Facts
 from fedsofim.round import Method, server_method
-from fedsofim.transforms import Direction, Variant, WarmupKind, schedule, sofim
+from fedsofim.steps import check_not_negative, check_steps, scale_by_step, sofim_step
+from fedsofim.transforms import Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
 
 
 def fedsofim(
-    lr: float = 0.8,
+    lr: float | None = None,
     rho: float = 0.5,
     beta: float = 0.9,
     bias_correction: bool = False,
@@ -19,11 +23,21 @@ def fedsofim(
     variant: Variant = "full",
     lr_schedule: str = "constant",
 ) -> Method:
-    """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison."""
+    """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison; lr None is automatic."""
+    check_steps(lr=lr)
+    check_not_negative(weight_decay=weight_decay)
     settings = dict(rho=rho, beta=beta, direction=direction, bias_correction=bias_correction, warmup=warmup,
                     warmup_kind=warmup_kind, variant=variant)
-    schedule(lr_schedule, lr, 1)  # an unknown name is an error now, not inside a compiled run
-    return server_method("fedsofim", lambda facts: sofim(schedule(lr_schedule, lr, facts.rounds), weight_decay, **settings))
+    schedule(lr_schedule, 1.0, 1)  # an unknown name is an error now, not inside a compiled run
+
+    def optimizer(facts: Facts) -> optax.GradientTransformation:
+        if lr is not None:
+            return sofim(schedule(lr_schedule, lr, facts.rounds), weight_decay, **settings)
+        step = scale_by_step(None, lambda d: sofim_step(facts, d, rho, beta))
+        fade = optax.scale_by_schedule(schedule(lr_schedule, 1.0, facts.rounds))
+        return optax.chain(scale_by_sofim(**settings), optax.add_decayed_weights(weight_decay), step, fade)
+
+    return server_method("fedsofim", optimizer)
 
 
 #: Settings behind the published ResNet-20 tables, by epsilon.
