@@ -13,6 +13,7 @@ import numpy as np
 
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
+from fedsofim.files import write_whole
 from fedsofim.models import Model, softmax_head
 from fedsofim.plan import Plan, Trust, Weights, plan
 from fedsofim.privacy import Budget, Charge
@@ -68,7 +69,7 @@ class Run:
         """Accuracy over rounds, as a picture."""
         from fedsofim.figures import curves
 
-        curves({p_label(self.plan): [self]}, path)
+        curves({self.plan.method.name: [self.trace]}, path)
 
     def save(self, folder: str | Path) -> Path:
         """Write result.json and params.npz into a folder, each whole or not at all."""
@@ -138,21 +139,6 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
             for c in p.charges
         ],
     }
-
-
-def p_label(p: Plan) -> str:
-    return p.method.name
-
-
-def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
-    """Write a file beside its place and move it there: an interrupt leaves the old file or the new, never half."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            write(file)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _check_scale(data: Split) -> None:
