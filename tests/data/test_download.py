@@ -24,6 +24,7 @@ class Server:
     ranges: list[str | None] = field(default_factory=list)
     cut_after: int | None = None  # break the connection after so many bytes
     knows_ranges: bool = True
+    missing: bool = False
 
 
 @pytest.fixture
@@ -35,8 +36,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
             asked = self.headers["Range"]
             state.ranges.append(asked)
             start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and state.knows_ranges else 0
-            if start >= len(CONTENT):
-                return self.send_error(416)
+            if state.missing or start >= len(CONTENT):
+                return self.send_error(404 if state.missing else 416)
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(CONTENT) - start))
             self.end_headers()
@@ -117,6 +118,12 @@ def test_offline_says_which_file_to_place_where(server: Server, tmp_path: Path) 
     message = str(caught.value)
     assert str(tmp_path / "cache" / "x.npz") in message and "--source FILE" in message
     assert "http://127.0.0.1:1/x.npz" in message
+
+
+def test_a_file_the_server_has_not(server: Server) -> None:
+    server.missing = True
+    with pytest.raises(InputError, match="the server answers 404"):
+        fetch(remote(server))
 
 
 def test_a_source_that_is_not_there() -> None:

@@ -1,15 +1,15 @@
 """Fetch a published file once: checked by its hash, resumed where it broke off, with a progress bar."""
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pooch
 import requests
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import DownloadColumn, TransferSpeedColumn
 
+from fedsofim.data.progress import progress
 from fedsofim.errors import InputError
 
 CHUNK = 1 << 18
@@ -44,7 +44,7 @@ def fetch(remote: Remote, source: str | Path | None = None, option: str = "--sou
         pooch.retrieve(remote.url, None, remote.file, target.parent, downloader=downloader)
     except (requests.exceptions.RequestException, OSError) as problem:
         raise InputError(
-            f"cannot download {remote.url} ({type(problem).__name__}). Without a network, fetch it "
+            f"cannot download {remote.url} ({_reason(problem)}). Without a network, fetch it "
             "elsewhere and place "
             f"it at {target}, or pass {option} FILE; a download that broke off is resumed when you try again"
         ) from None
@@ -54,6 +54,12 @@ def fetch(remote: Remote, source: str | Path | None = None, option: str = "--sou
 def matches(path: Path, remote: Remote) -> bool:
     """Whether a file has the published hash."""
     return pooch.file_hash(str(path), remote.algorithm).startswith(remote.digest)
+
+
+def _reason(problem: Exception) -> str:
+    """What a user can act on: the server's answer, or that there was none."""
+    answer = getattr(problem, "response", None)
+    return type(problem).__name__ if answer is None else f"the server answers {answer.status_code}"
 
 
 def _checked(path: Path, remote: Remote) -> Path:
@@ -100,14 +106,11 @@ def _receive(url: str, part: Path) -> None:
         resumed = answer.status_code == requests.codes.partial_content
         have = have if resumed else 0
         total = have + int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
-        with part.open("ab" if resumed else "wb") as file, _bar() as bar:
+        with (
+            part.open("ab" if resumed else "wb") as file,
+            progress(DownloadColumn(), TransferSpeedColumn()) as bar,
+        ):
             task = bar.add_task(f"downloading {part.stem}", total=total, completed=have)
             for chunk in answer.iter_content(CHUNK):
                 file.write(chunk)
                 bar.advance(task, len(chunk))
-
-
-def _bar() -> Progress:
-    """A progress bar on a terminal, silence elsewhere."""
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    return Progress(*columns, disable=not sys.stderr.isatty())

@@ -6,18 +6,18 @@ An extractor sees one record at a time and is fixed before it sees any: features
 import hashlib
 import json
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from fedsofim.data.gradient_histograms import gradient_histograms, scaled
 from fedsofim.data.images import Images
 from fedsofim.data.npz import read_arrays, save_npz
+from fedsofim.data.progress import progress
 from fedsofim.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _target(out: str | Path) -> Path:
 def _extract_parts(images: Images, using: Extractor, kept: Path, batch: int) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     total = sum(len(pictures) for pictures, _ in images.parts.values())
-    with _bar() as bar:
+    with progress(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(f"{images.name} through {using.name}", total=total)
         for part, (pictures, labels) in images.parts.items():
             chunks = []
@@ -148,9 +148,3 @@ def _mark_of(out: Path) -> str:
         return str(read_arrays(out).get("fingerprint", ""))
     except InputError:
         return ""
-
-
-def _bar() -> Progress:
-    """A progress bar on a terminal, silence elsewhere."""
-    columns: tuple[Any, ...] = (SpinnerColumn(), TextColumn("{task.description}"), MofNCompleteColumn())
-    return Progress(*columns, TimeRemainingColumn(), disable=not sys.stderr.isatty())

@@ -22,11 +22,6 @@ def read_folder(path: Path) -> Images:
     return Images.of(str(path), {part: _read_classes(folder) for part, folder in parts.items()}, notes)
 
 
-def is_image_folder(path: Path) -> bool:
-    """Whether a folder's sub-folders hold images."""
-    return path.is_dir() and any(_images_in(folder) or is_image_folder(folder) for folder in _folders(path))
-
-
 def read_images_flat(path: Path) -> np.ndarray:
     """All images below a folder, whatever the layout: for statistics, where labels do not matter."""
     files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)

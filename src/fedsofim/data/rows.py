@@ -46,7 +46,10 @@ class Rows:
             )
         if x.dtype.kind not in "fiub":
             raise InputError(f"{origin}: features are {x.dtype}; expected numbers")
-        x = x.astype(np.float32)
+        with np.errstate(
+            over="ignore"
+        ):  # too large for float32 becomes infinite, which the next line reports
+            x = x.astype(np.float32)
         _check_finite(x, origin, columns, place)
         return Rows(x, _labels(y, origin, place), origin, columns)
 

@@ -1,0 +1,12 @@
+"""Progress bars on a terminal, silence elsewhere; on stderr, so that output can be piped."""
+
+import sys
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """A bar with a description and these columns."""
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*shown, console=Console(stderr=True), disable=not sys.stderr.isatty())
