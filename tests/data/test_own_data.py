@@ -152,6 +152,7 @@ BAD_CSV = {
     "a,label\n1,x\nnan,y\n": "line 3, column 'a' is nan",
     "a,label\n1,x\n1e300,y\n": "line 3, column 'a' is inf",
     "a,label\n1,x\n2,\n": "line 3 has no label",
+    "a,label\n1,0\n2,NaN\n": "line 3 has no label",
     "a,label\n1,x\n2,y,3\n": "line 3 has 3 cells but the header has 2",
     "a,label\n1,x\n2,x\n": r"one class only \('x'\)",
     "a,label\n1,0\n2,0\n": "one class only",

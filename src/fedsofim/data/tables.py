@@ -12,6 +12,7 @@ from fedsofim.data.rows import Rows
 from fedsofim.errors import InputError
 
 DELIMITERS = ",;\t"
+EMPTY = ("", "nan", "null")  #: how a missing label is written
 
 
 def read_csv(path: Path, label: str | None = None, drop: Sequence[str] = ()) -> Rows:
@@ -27,14 +28,14 @@ def read_csv(path: Path, label: str | None = None, drop: Sequence[str] = ()) -> 
     header, lines, cells = _cells(path)
     _check_header(path, header)
     chosen = _label_column(path, header, label)
-    labels = cells[:, header.index(chosen)]
-    empty = np.flatnonzero(np.char.strip(labels) == "")
+    labels = np.char.strip(np.array(cells[header.index(chosen)]))
+    empty = np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))
     if len(empty):
         raise InputError(
             f"{path}: line {lines[empty[0]]} has no label (column '{chosen}'); fill it or remove the line"
         )
     columns = _features(path, header, chosen, drop)
-    x = np.column_stack([_numbers(path, column, cells[:, header.index(column)], lines) for column in columns])
+    x = np.column_stack([_numbers(path, column, cells[header.index(column)], lines) for column in columns])
     return Rows.of(x, _whole_numbers(labels), str(path), columns, lambda row: f"line {lines[row]}")
 
 
@@ -63,8 +64,8 @@ def read_parquet(path: Path, label: str | None = None, drop: Sequence[str] = ())
     )
 
 
-def _cells(path: Path) -> tuple[list[str], list[int], np.ndarray]:
-    """The header, the line each record ends on, and all cells as text."""
+def _cells(path: Path) -> tuple[list[str], list[int], list[tuple[str, ...]]]:
+    """The header, the line each record ends on, and the cells of each column as text."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first = file.readline()
@@ -79,11 +80,8 @@ def _cells(path: Path) -> tuple[list[str], list[int], np.ndarray]:
     for line, row in records:
         if len(row) != len(header):
             raise InputError(f"{path}: line {line} has {len(row)} cells but the header has {len(header)}")
-    return (
-        [name.strip() for name in header],
-        [line for line, _ in records],
-        np.array([row for _, row in records]),
-    )
+    columns = list(zip(*(row for _, row in records), strict=True))
+    return [name.strip() for name in header], [line for line, _ in records], columns
 
 
 def _check_header(path: Path, header: list[str]) -> None:
@@ -117,16 +115,15 @@ def _features(path: Path, header: list[str], label: str, drop: Sequence[str]) ->
     return columns
 
 
-def _numbers(path: Path, column: str, cells: np.ndarray, lines: list[int]) -> np.ndarray:
+def _numbers(path: Path, column: str, cells: tuple[str, ...], lines: list[int]) -> np.ndarray:
     try:
-        return cells.astype(np.float64)
+        return np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
         row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
         found = f"text '{cells[row]}'" if cells[row].strip() else "an empty cell"
         raise InputError(
             f"{path}: line {lines[row]}, column '{column}' holds {found}; expected a number. Fix it, or "
-            "leave the "
-            f"column out with drop=['{column}'] (--drop {column})"
+            f"leave the column out with drop=['{column}'] (--drop {column})"
         ) from None
 
 
@@ -141,10 +138,9 @@ def _is_number(cell: str) -> bool:
 def _whole_numbers(labels: np.ndarray) -> np.ndarray:
     """Text that spells whole numbers throughout becomes numbers, so that 10 sorts after 9."""
     try:
-        numbers = labels.astype(np.float64)
+        return labels.astype(np.float64)
     except ValueError:
-        return np.char.strip(labels)
-    return numbers if np.isfinite(numbers).all() else labels
+        return labels
 
 
 def _check_nulls(path: Path, column: str, values: list[Any]) -> None:
