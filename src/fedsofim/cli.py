@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fedsofim import cli_experiments
 from fedsofim.errors import InputError
 
 app = typer.Typer(
@@ -162,6 +163,9 @@ def demo(
     from fedsofim.demo import demo as show
 
     show(out, seeds, bar)
+
+
+cli_experiments.register(app)
 
 
 # --- shared by the commands ---------------------------------------------------------------------------------

@@ -47,10 +47,18 @@ def show(results: Results) -> None:
     for epsilon in results.epsilons:
         base, ours = (results.select(place, m, epsilon) for m in (_BASE, _OURS))
         low, high = at(base, results.rounds), at(ours, results.rounds)
-        printed.add_row(f"{epsilon:g}", f"{ours[0].spent:.6g}", _spread(*low), _spread(*high),
-                        f"{high[0] - low[0]:+.2f}", verdict(high[0] - low[0], low[1], high[1]))
+        printed.add_row(
+            f"{epsilon:g}",
+            f"{ours[0].spent:.6g}",
+            _spread(*low),
+            _spread(*high),
+            f"{high[0] - low[0]:+.2f}",
+            verdict(high[0] - low[0], low[1], high[1]),
+        )
     console.print(printed)
-    console.print("* epsilon of the ledger of what each client releases, at delta 1e-05; mean ± std over seeds")
+    console.print(
+        "* epsilon of the ledger of what each client releases, at delta 1e-05; mean ± std over seeds"
+    )
     for note in footnotes(results):
         console.print(note)
 
@@ -68,5 +76,3 @@ def verdict(difference: float, *stds: float | None) -> str:
 
 def _spread(mean: float, std: float | None) -> str:
     return f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}"
-
-

@@ -98,7 +98,9 @@ class Experiment:
             if value not in get_args(known):
                 raise unknown(kind, value, get_args(known))
         for entry, epsilon in itertools.product(self.entries, self.epsilons):
-            methods.make(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))  # a wrong setting fails now
+            methods.make(
+                entry.method, entry.at(epsilon), _preset_epsilon(epsilon)
+            )  # a wrong setting fails now
 
 
 @dataclass(frozen=True)
@@ -136,8 +138,23 @@ def cells(experiment: Experiment, data: dict[str, Dataset]) -> list[Cell]:
         settled = {epsilon: resolved(entry, epsilon) for epsilon in e.epsilons}
         order = sorted(e.epsilons, key=lambda epsilon: _first_equal(settled, epsilon))
         for epsilon, seed in itertools.product(order, e.seeds):
-            out.append(Cell(data[dataset].name, digest(data[dataset]), partition, entry.label, entry.method,
-                            settled[epsilon], epsilon, e.delta, seed, e.rounds, e.clip, e.trust, e.weights))
+            out.append(
+                Cell(
+                    data[dataset].name,
+                    digest(data[dataset]),
+                    partition,
+                    entry.label,
+                    entry.method,
+                    settled[epsilon],
+                    epsilon,
+                    e.delta,
+                    seed,
+                    e.rounds,
+                    e.clip,
+                    e.trust,
+                    e.weights,
+                )
+            )
     return out
 
 
@@ -160,8 +177,10 @@ def read_dataset(name: str, folder: Path = Path()) -> Dataset:
         return load(name)
     path = (folder / name).resolve()
     if not path.exists():
-        raise InputError(f"{path}: no such file. It holds frozen features; make it with: fedsofim features "
-                         f"{_source(path.stem)} --out {path} (or change the experiment's datasets)")
+        raise InputError(
+            f"{path}: no such file. It holds frozen features; make it with: fedsofim features "
+            f"{_source(path.stem)} --out {path} (or change the experiment's datasets)"
+        )
     return load(path)
 
 

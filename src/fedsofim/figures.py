@@ -47,8 +47,10 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
     >>> looks(["a", "b"])["a"].colour
     '#0072B2'
     """
-    return {name: Look(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
-            for i, name in enumerate(names)}
+    return {
+        name: Look(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
+        for i, name in enumerate(names)
+    }
 
 
 def curves(series: Mapping[str, Sequence[Trace]], path: str | Path, title: str = "") -> None:
@@ -67,11 +69,22 @@ def draw_curves(axes: Any, series: Mapping[str, Sequence[Trace]], look: Mapping[
         accuracy = np.stack([t.accuracy for t in traces])
         mean, style = accuracy.mean(axis=0), look[name]
         every = max(1, len(rounds) // 7)
-        axes.plot(rounds, mean, color=style.colour, linestyle=style.dash, marker=style.marker, markevery=every,
-                  markersize=4, linewidth=1.4, label=name)
+        axes.plot(
+            rounds,
+            mean,
+            color=style.colour,
+            linestyle=style.dash,
+            marker=style.marker,
+            markevery=every,
+            markersize=4,
+            linewidth=1.4,
+            label=name,
+        )
         if len(traces) > 1:
             spread = accuracy.std(axis=0, ddof=1)
-            axes.fill_between(rounds, mean - spread, mean + spread, color=style.colour, alpha=0.15, linewidth=0)
+            axes.fill_between(
+                rounds, mean - spread, mean + spread, color=style.colour, alpha=0.15, linewidth=0
+            )
     axes.set_xlabel("round")
     axes.set_ylabel("test accuracy (%)")
 

@@ -59,7 +59,9 @@ def run_experiment(experiment: Experiment, out: Path, bar: Callable[..., Any], f
 def run_cell(cell: Cell, data: Split) -> dict[str, Any]:
     """One run as plain data: what was asked, what came out, what it cost, and where it ran."""
     method = _method(cell.method, json.dumps(cell.settings, sort_keys=True))
-    plan = plan_for(data, method, cell.budget, cell.rounds, clip=cell.clip, trust=cell.trust, weights=cell.weights)
+    plan = plan_for(
+        data, method, cell.budget, cell.rounds, clip=cell.clip, trust=cell.trust, weights=cell.weights
+    )
     began = time.perf_counter()
     params, trace = simulate(plan, data, cell.seed)
     seconds = time.perf_counter() - began
@@ -143,8 +145,13 @@ def _write_grid(experiment: Experiment, out: Path, todo: list[Cell], data: dict[
 
 def _dealt(data: Dataset, partition: Any) -> dict[str, Any]:
     stats = statistics(data.y_train, partition.deal(data).parts, data.classes)
-    return {"dataset": data.name, "partition": partition.label, "counts": stats.counts.tolist(),
-            "kl": [round(float(k), 6) for k in stats.kl], "absent": stats.absent.tolist()}
+    return {
+        "dataset": data.name,
+        "partition": partition.label,
+        "counts": stats.counts.tolist(),
+        "kl": [round(float(k), 6) for k in stats.kl],
+        "absent": stats.absent.tolist(),
+    }
 
 
 @contextmanager
@@ -154,7 +161,9 @@ def only_process(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{out}: another process is writing there; wait for it or choose another --out") from None
+            raise InputError(
+                f"{out}: another process is writing there; wait for it or choose another --out"
+            ) from None
         yield
 
 

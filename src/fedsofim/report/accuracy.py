@@ -20,11 +20,18 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
         means = {t: max(at(runs, t)[0] for _, runs in block) for t in rounds}
         for method, runs in block:
             cells = [spread(*at(runs, t), bold=at(runs, t)[0] == means[t]) for t in rounds]
-            rows.append((Cell(f"{epsilon:g}", epsilon), text(marked(results, method)), *cells, spent_cell(runs)))
+            rows.append(
+                (Cell(f"{epsilon:g}", epsilon), text(marked(results, method)), *cells, spent_cell(runs))
+            )
     columns = ("ε", "method", *(f"round {t}" for t in rounds), "ε spent (ledger)")
     note = f"Test accuracy in percent, mean ± sample std over {seeds_of(results)} seeds; best of each budget in bold."
-    return Table(f"accuracy-{slug(place)}", f"Accuracy: {place[0]}, {place[1]}", columns, tuple(rows),
-                 " ".join([note, *footnotes(results)]))
+    return Table(
+        f"accuracy-{slug(place)}",
+        f"Accuracy: {place[0]}, {place[1]}",
+        columns,
+        tuple(rows),
+        " ".join([note, *footnotes(results)]),
+    )
 
 
 def rounds_to_target(results: Results, place: tuple[str, str], share: float = 0.95) -> Table | None:
@@ -40,27 +47,56 @@ def rounds_to_target(results: Results, place: tuple[str, str], share: float = 0.
             mine = [r for r in runs if r.method == method]
             if mine:
                 first = first_round(mine, target)
-                rows.append((Cell(f"{epsilon:g}", epsilon), text(marked(results, method)), number(target),
-                             Cell("not reached", np.inf) if first is None else Cell(str(first), first)))
+                rows.append(
+                    (
+                        Cell(f"{epsilon:g}", epsilon),
+                        text(marked(results, method)),
+                        number(target),
+                        Cell("not reached", np.inf) if first is None else Cell(str(first), first),
+                    )
+                )
     note = f"Target: {share:.0%} of DP-FedGD's mean accuracy after the last round, under the same budget."
     if not rows:
         return None
-    return Table(f"rounds-to-target-{slug(place)}", f"Rounds to target: {place[0]}, {place[1]}",
-                 ("ε", "method", "target (%)", "rounds"), tuple(rows), note)
+    return Table(
+        f"rounds-to-target-{slug(place)}",
+        f"Rounds to target: {place[0]}, {place[1]}",
+        ("ε", "method", "target (%)", "rounds"),
+        tuple(rows),
+        note,
+    )
 
 
 def time_table(results: Results) -> Table:
     """Wall clock per round over that of DP-FedGD in the same folder; the first run of a setting compiles."""
-    fastest = {key: min(r.seconds / len(r.trace.rounds) for r in runs) for key, runs in _by_time_key(results).items()}
+    fastest = {
+        key: min(r.seconds / len(r.trace.rounds) for r in runs) for key, runs in _by_time_key(results).items()
+    }
     rows = []
     for (place, method, epsilon), seconds in fastest.items():
-        base = min((s for (p, m, e), s in fastest.items() if p == place and _factory(results, m) == REFERENCE),
-                   default=None)
-        rows.append((text(f"{place[0]}, {place[1]}"), text(method), Cell(f"{epsilon:g}", epsilon),
-                     number(None if base is None else seconds / base)))
-    note = ("Fastest run of each cell over the fastest of DP-FedGD, measured in this one experiment; seconds are not "
-            "given because they describe the machine and its other load.")
-    return Table("runtime", "Wall clock per round, as a ratio", ("data", "method", "ε", "× DP-FedGD"), tuple(rows), note)
+        base = min(
+            (s for (p, m, e), s in fastest.items() if p == place and _factory(results, m) == REFERENCE),
+            default=None,
+        )
+        rows.append(
+            (
+                text(f"{place[0]}, {place[1]}"),
+                text(method),
+                Cell(f"{epsilon:g}", epsilon),
+                number(None if base is None else seconds / base),
+            )
+        )
+    note = (
+        "Fastest run of each cell over the fastest of DP-FedGD, measured in this one experiment; seconds are not "
+        "given because they describe the machine and its other load."
+    )
+    return Table(
+        "runtime",
+        "Wall clock per round, as a ratio",
+        ("data", "method", "ε", "× DP-FedGD"),
+        tuple(rows),
+        note,
+    )
 
 
 def at(runs: Sequence[Result], round_: int) -> tuple[float, float | None]:

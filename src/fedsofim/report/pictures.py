@@ -18,7 +18,7 @@ def convergence(results: Results, place: tuple[str, str], path: Path) -> None:
             series = {m: [r.trace for r in results.select(place, m, epsilon)] for m in results.methods}
             draw_curves(axes, {m: traces for m, traces in series.items() if traces}, look)
             axes.set_title(f"ε = {epsilon:g}")
-        for axes in panels.flat[len(epsilons):]:
+        for axes in panels.flat[len(epsilons) :]:
             axes.set_visible(False)
         handles, labels = panels.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(5, len(labels)))

@@ -88,9 +88,16 @@ class Results:
         """What a reader must know about a method, by label."""
         return {r.method: r.note for r in self.runs if r.note}
 
-    def select(self, place: tuple[str, str], method: str | None = None, epsilon: float | None = None) -> list[Result]:
-        return [r for r in self.runs if (r.dataset, r.partition) == place and method in (None, r.method)
-                and epsilon in (None, r.epsilon)]
+    def select(
+        self, place: tuple[str, str], method: str | None = None, epsilon: float | None = None
+    ) -> list[Result]:
+        return [
+            r
+            for r in self.runs
+            if (r.dataset, r.partition) == place
+            and method in (None, r.method)
+            and epsilon in (None, r.epsilon)
+        ]
 
     def labels(self, dataset: str) -> np.ndarray:
         return unpack(self.grid["labels"][dataset])
@@ -112,20 +119,45 @@ def _result(run: dict[str, Any]) -> Result:
     accuracy = np.array(run["accuracy"])
     loss = np.array([np.nan if v is None else v for v in run["loss"]], float)
     trace = Trace(np.arange(1, len(accuracy) + 1), accuracy, loss)
-    return Result(run["dataset"], run["partition"], run["label"], run["epsilon"], run["seed"], run["settings"],
-                  run["method"], trace, unpack(run["predictions"]), run["privacy"], run["finite"], run["seconds"],
-                  run["environment"])
+    return Result(
+        run["dataset"],
+        run["partition"],
+        run["label"],
+        run["epsilon"],
+        run["seed"],
+        run["settings"],
+        run["method"],
+        trace,
+        unpack(run["predictions"]),
+        run["privacy"],
+        run["finite"],
+        run["seconds"],
+        run["environment"],
+    )
 
 
 def write_rows(results: Results, path: Path) -> None:
     """Every measured round as CSV, for other tools."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["dataset", "partition", "method", "epsilon", "epsilon_spent", "seed", "round", "accuracy", "loss"])
+    writer.writerow(
+        ["dataset", "partition", "method", "epsilon", "epsilon_spent", "seed", "round", "accuracy", "loss"]
+    )
     for r in results.runs:
         for t, accuracy, loss in zip(*r.trace, strict=True):
-            writer.writerow([r.dataset, r.partition, r.method, f"{r.epsilon:g}", f"{r.spent:.6g}", r.seed, t,
-                             f"{accuracy:.2f}", f"{loss:.4f}"])
+            writer.writerow(
+                [
+                    r.dataset,
+                    r.partition,
+                    r.method,
+                    f"{r.epsilon:g}",
+                    f"{r.spent:.6g}",
+                    r.seed,
+                    t,
+                    f"{accuracy:.2f}",
+                    f"{loss:.4f}",
+                ]
+            )
     write_whole(path, lambda file: file.write(text.getvalue().encode()))
 
 

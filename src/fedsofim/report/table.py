@@ -7,8 +7,17 @@ from pathlib import Path
 
 from fedsofim.files import write_whole
 
-_LATEX = {"&": r"\&", "%": r"\%", "#": r"\#", "_": r"\_", "±": r"$\pm$", "ε": r"$\varepsilon$", "ρ": r"$\rho$",
-          "χ²": r"$\chi^2$", "−": "-"}
+_LATEX = {
+    "&": r"\&",
+    "%": r"\%",
+    "#": r"\#",
+    "_": r"\_",
+    "±": r"$\pm$",
+    "ε": r"$\varepsilon$",
+    "ρ": r"$\rho$",
+    "χ²": r"$\chi^2$",
+    "−": "-",
+}
 
 
 @dataclass(frozen=True)
@@ -41,19 +50,40 @@ class Table:
         | x | **1.50** |
         """
         lines = [f"**{self.title}**", "", _line(self.columns)]
-        lines.append(_line([":--" if all(r[i].value is None for r in self.rows) else "--:" for i in range(len(self.columns))]))
+        lines.append(
+            _line(
+                [
+                    ":--" if all(r[i].value is None for r in self.rows) else "--:"
+                    for i in range(len(self.columns))
+                ]
+            )
+        )
         lines += [_line([f"**{c.text}**" if c.bold else c.text for c in row]) for row in self.rows]
         return "\n".join([*lines, *(["", self.note] if self.note else [])])
 
     def latex(self) -> str:
         """As a LaTeX table (booktabs)."""
-        align = "".join("l" if all(r[i].value is None for r in self.rows) else "r" for i in range(len(self.columns)))
+        align = "".join(
+            "l" if all(r[i].value is None for r in self.rows) else "r" for i in range(len(self.columns))
+        )
         body = [" & ".join(_tex(c.text, c.bold) for c in row) + r" \\" for row in self.rows]
         note = [r"\par\smallskip{\footnotesize " + _tex(self.note) + "}"] if self.note else []
-        return "\n".join([r"\begin{table}[htbp]", r"\centering", rf"\caption{{{_tex(self.title)}}}",
-                          rf"\begin{{tabular}}{{{align}}}", r"\toprule",
-                          " & ".join(_tex(c) for c in self.columns) + r" \\", r"\midrule", *body, r"\bottomrule",
-                          r"\end{tabular}", *note, r"\end{table}"])
+        return "\n".join(
+            [
+                r"\begin{table}[htbp]",
+                r"\centering",
+                rf"\caption{{{_tex(self.title)}}}",
+                rf"\begin{{tabular}}{{{align}}}",
+                r"\toprule",
+                " & ".join(_tex(c) for c in self.columns) + r" \\",
+                r"\midrule",
+                *body,
+                r"\bottomrule",
+                r"\end{tabular}",
+                *note,
+                r"\end{table}",
+            ]
+        )
 
     def csv(self) -> str:
         out = io.StringIO()
@@ -65,7 +95,11 @@ class Table:
     def write(self, folder: Path) -> None:
         """All three files of the table."""
         folder.mkdir(parents=True, exist_ok=True)
-        for suffix, body in (("md", self.markdown() + "\n"), ("tex", self.latex() + "\n"), ("csv", self.csv())):
+        for suffix, body in (
+            ("md", self.markdown() + "\n"),
+            ("tex", self.latex() + "\n"),
+            ("csv", self.csv()),
+        ):
             write_whole(folder / f"{self.name}.{suffix}", lambda file: file.write(body.encode()))
 
 
