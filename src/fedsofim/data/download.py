@@ -1,13 +1,13 @@
-"""Fetch a published file once: checked by its hash, resumed where it broke off, with a progress bar."""
+"""Fetch a published file once: checked by its hash, resumed where it broke off, with a progress bar.
 
+pooch, requests and rich are imported where they are used: most runs download nothing.
+"""
+
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import pooch
-import requests
-from rich.progress import DownloadColumn, TransferSpeedColumn
 
 from fedsofim.data.progress import progress
 from fedsofim.errors import InputError
@@ -28,6 +28,8 @@ class Remote:
 
 def cache_folder() -> Path:
     """Where downloads are kept: FEDSOFIM_CACHE if set, else the system's cache folder."""
+    import pooch
+
     return Path(os.environ.get("FEDSOFIM_CACHE") or pooch.os_cache("fedsofim"))
 
 
@@ -35,6 +37,9 @@ def fetch(remote: Remote, source: str | Path | None = None, option: str = "--sou
     """The local copy of `remote`: `source` if given, else from the cache, else downloaded into it."""
     if source is not None:
         return _existing(Path(source))
+    import pooch
+    import requests
+
     target = cache_folder() / remote.file
     if target.exists():
         return _checked(target, remote)
@@ -53,7 +58,8 @@ def fetch(remote: Remote, source: str | Path | None = None, option: str = "--sou
 
 def matches(path: Path, remote: Remote) -> bool:
     """Whether a file has the published hash."""
-    return pooch.file_hash(str(path), remote.algorithm).startswith(remote.digest)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, remote.algorithm).hexdigest().startswith(remote.digest)
 
 
 def _reason(problem: Exception) -> str:
@@ -97,6 +103,9 @@ class _Resumable:
 
 def _receive(url: str, part: Path) -> None:
     """Append to `part` whatever of `url` it lacks."""
+    import requests
+    from rich.progress import DownloadColumn, TransferSpeedColumn
+
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:

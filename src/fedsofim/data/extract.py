@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from fedsofim.data.gradient_histograms import gradient_histograms, scaled
 from fedsofim.data.images import Images
@@ -91,6 +90,8 @@ def _target(out: str | Path) -> Path:
 
 
 def _extract_parts(images: Images, using: Extractor, kept: Path, batch: int) -> dict[str, np.ndarray]:
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
+
     arrays: dict[str, np.ndarray] = {}
     total = sum(len(pictures) for pictures, _ in images.parts.values())
     with progress(MofNCompleteColumn(), TimeRemainingColumn()) as bar:
