@@ -3,8 +3,8 @@
 >>> import fedsofim as fs
 >>> data = fs.load("digits")
 >>> run = fs.train(fs.split(data, clients=4, alpha=None), fs.fedsofim(), fs.Budget(epsilon=5, delta=1e-5), rounds=20)
->>> run.plan.releases, round(run.plan.epsilon, 6)
-(20, 5.0)
+>>> f"{run.plan.releases} releases, epsilon {run.plan.epsilon:.4f}"
+'20 releases, epsilon 5.0000'
 """
 
 from fedsofim.data import Dataset, load

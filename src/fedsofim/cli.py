@@ -1,9 +1,10 @@
 """The command line: `fedsofim run`, `privacy`, `methods`, `partition`, `demo`."""
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -222,11 +223,11 @@ class bar:  # noqa: N801 - used as a function: `with bar("name", 70) as advance:
 def main() -> None:
     """Entry point: errors meant for the user come out as one line, without a traceback."""
     try:
-        app(standalone_mode=False)
+        code = app(standalone_mode=False)
     except InputError as error:
         fail(str(error), 2)
     except (KeyboardInterrupt, typer.Abort):
-        fail("interrupted; no file was left half written", 130)
+        code = 130
     except OSError as error:
         fail(f"{error.filename or ''}: {error.strerror or error}", 1)
     except Exception as error:  # click's own usage errors know how to show themselves
@@ -234,8 +235,12 @@ def main() -> None:
             raise
         error.show()  # type: ignore[attr-defined]
         sys.exit(error.exit_code)  # type: ignore[attr-defined]
+    if code == 130:
+        print("interrupted; no file was left half written", file=sys.stderr, flush=True)
+        os._exit(130)  # an orderly exit would free buffers that a compiled run may still be writing
+    sys.exit(code or 0)
 
 
-def fail(message: str, code: int) -> None:
-    print(f"error: {message}" if code != 130 else message, file=sys.stderr)
+def fail(message: str, code: int) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)
     sys.exit(code)

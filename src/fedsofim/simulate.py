@@ -18,6 +18,9 @@ from fedsofim.release import MAX_SITES, Facts
 from fedsofim.round import Carry, Federation, Method, federated_round
 
 
+_ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
+
+
 class Trace(NamedTuple):
     """What was measured on the test set after each evaluated round."""
 
@@ -50,10 +53,9 @@ def simulate(plan: Plan, data: Split, seed: int = 0, *, every: int = 1, pool: bo
     carry = start(plan, clients, data, init_key)
     test = (jnp.asarray(data.data.x_test), jnp.asarray(data.data.y_test))
     static = Static(plan.method, plan.model, plan.program, plan.facts._replace(noise_std=0.0), pooled, every)
-    step = plan.rounds if progress is None else max(every, 10 // every * every)
     pieces = []
-    for first in range(0, plan.rounds, step):
-        ts = jnp.arange(first, min(first + step, plan.rounds), dtype=jnp.int32)
+    for first in range(0, plan.rounds, _ROUNDS_A_CALL):
+        ts = jnp.arange(first, min(first + _ROUNDS_A_CALL, plan.rounds), dtype=jnp.int32)
         carry, measured = _advance(static, clients, test, plan.rounds, carry, ts)
         pieces.append(jax.tree.map(np.asarray, measured))
         if progress is not None:
