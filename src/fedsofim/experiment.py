@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 from fedsofim import methods
 from fedsofim.data import load
@@ -160,7 +160,10 @@ def cells(experiment: Experiment, data: dict[str, Dataset]) -> list[Cell]:
 
 def resolved(entry: Entry, epsilon: float) -> dict[str, Any]:
     """An entry's settings under a budget, its preset written out."""
-    return methods.resolve(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))
+    settings = methods.resolve(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))
+    kinds = get_type_hints(methods.factory(entry.method))  # TOML writes 1 where 1.0 is meant
+    return {k: float(v) if type(v) is int and float in (kinds[k], *get_args(kinds[k])) else v
+            for k, v in settings.items()}
 
 
 def digest(data: Dataset) -> str:

@@ -12,7 +12,7 @@ from fedsofim.experiment import Entry, Experiment, Partition
 
 _KEYS = ("name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", "rounds",
          "clip", "trust", "weights")  # fmt: skip
-_OWN = ("method", "sweep")  # of a method's table; all other keys are the method's settings
+_OWN = ("method", "sweep", "search")  # of a method's table; all other keys are the method's settings
 
 
 def read_experiment(path: Path) -> Experiment:

@@ -24,14 +24,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim import methods
+from fedsofim import sweep
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, statistics
 from fedsofim.errors import InputError
 from fedsofim.experiment import Cell, Experiment, cells, digest, read_dataset
 from fedsofim.files import write_whole
-from fedsofim.round import Method
-from fedsofim.simulate import simulate
 from fedsofim.train import plan_for, privacy_summary
 
 RUNS, GRID, LOCK = "runs.jsonl", "grid.json", ".lock"
@@ -58,12 +56,13 @@ def run_experiment(experiment: Experiment, out: Path, bar: Callable[..., Any], f
 
 def run_cell(cell: Cell, data: Split) -> dict[str, Any]:
     """One run as plain data: what was asked, what came out, what it cost, and where it ran."""
-    method = _method(cell.method, json.dumps(cell.settings, sort_keys=True))
+    fixed, numbers, hyper = sweep.parts(cell.settings)
+    method = sweep.sweepable(cell.method, fixed, numbers)
     plan = plan_for(
         data, method, cell.budget, cell.rounds, clip=cell.clip, trust=cell.trust, weights=cell.weights
     )
     began = time.perf_counter()
-    params, trace = simulate(plan, data, cell.seed)
+    params, trace = sweep.simulate_with(plan, data, cell.seed, hyper)
     seconds = time.perf_counter() - began
     finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(params))
     predicted = np.asarray(jnp.argmax(plan.model.logits(params, jnp.asarray(data.data.x_test)), axis=-1))
@@ -79,12 +78,6 @@ def run_cell(cell: Cell, data: Split) -> dict[str, Any]:
         "seconds": round(seconds, 4),
         "environment": environment(),
     }
-
-
-@lru_cache(maxsize=512)
-def _method(name: str, settings: str) -> Method:
-    """One object per setting, because compiled programs are shared by object."""
-    return methods.make(name, json.loads(settings))
 
 
 class _Splits:
