@@ -10,6 +10,7 @@ from rich.table import Table as Printed
 from fedsofim.errors import InputError
 from fedsofim.experiment import Entry, Experiment
 from fedsofim.report.accuracy import at, footnotes
+from fedsofim.report.pictures import convergence
 from fedsofim.report.results import Results, read_results
 from fedsofim.report.write import write_report
 from fedsofim.runner import run_experiment
@@ -33,8 +34,9 @@ def demo(out: Path, seeds: int, bar: Callable[..., Any]) -> None:
     run_experiment(experiment, out, bar)
     results = read_results(out)
     write_report(out)
+    convergence(results, results.places[0], out / "curves.png")
     show(results)
-    print(f"wrote {out}/curves.png, rows.csv, report.html")
+    print(f"wrote {out}/curves.png, rows.csv, tables/, figures/, report.html")
 
 
 def show(results: Results) -> None:

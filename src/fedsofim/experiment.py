@@ -162,8 +162,10 @@ def resolved(entry: Entry, epsilon: float) -> dict[str, Any]:
     """An entry's settings under a budget, its preset written out."""
     settings = methods.resolve(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))
     kinds = get_type_hints(methods.factory(entry.method))  # TOML writes 1 where 1.0 is meant
-    return {k: float(v) if type(v) is int and float in (kinds[k], *get_args(kinds[k])) else v
-            for k, v in settings.items()}
+    return {
+        k: float(v) if type(v) is int and float in (kinds[k], *get_args(kinds[k])) else v
+        for k, v in settings.items()
+    }
 
 
 def digest(data: Dataset) -> str:

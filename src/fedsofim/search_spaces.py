@@ -140,7 +140,9 @@ def combinations(boxes: list[Box]) -> list[dict[str, Any]]:
     >>> combinations([{"lr": [0.1, 0.2], "local_steps": [1]}])
     [{'lr': 0.1, 'local_steps': 1}, {'lr': 0.2, 'local_steps': 1}]
     """
-    found = (dict(zip(box, values, strict=True)) for box in boxes for values in itertools.product(*box.values()))
+    found = (
+        dict(zip(box, values, strict=True)) for box in boxes for values in itertools.product(*box.values())
+    )
     return [_written_out(s) for s in found]
 
 
