@@ -55,6 +55,26 @@ def test_run_on_a_file_of_ones_own(tmp_path):
     assert json.loads(done.stdout)["final_accuracy"] > 80
 
 
+def table(path, rows, seed):
+    random = np.random.default_rng(seed)
+    lines = ["age,dose,outcome"]
+    for i in range(rows):
+        a, b = random.normal(size=2) + (3 if i % 2 else 0)
+        lines.append(f"{a:.4f},{b:.4f},{'ill' if i % 2 else 'well'}")
+    path.write_text("\n".join(lines))
+
+
+def test_run_on_a_federation_of_tables(tmp_path):
+    for name, rows in (("north", 80), ("south", 50), ("west", 200)):
+        table(tmp_path / f"{name}.csv", rows, seed=rows)
+    done = run("run", "--clients-from", tmp_path, "--label", "outcome", "--rounds", 10, "--epsilon", 20, "--json",
+               "--method", "fedgd", "--standardize", "private", "--share", 0.1)
+    answer = json.loads(done.stdout)
+    assert answer["clients"] == 3
+    assert answer["final_accuracy"] > 80
+    assert answer["ledger"][0]["what"] == "feature moments"
+
+
 def test_methods_lists_all_nine():
     listed = json.loads(run("methods", "--json").stdout)
     names = {"fedgd", "fedavg", "fedfc", "scaffold", "fedadam", "fedyogi", "ftrl", "adafedprox", "fedsofim"}
@@ -88,6 +108,9 @@ def test_partition_counts(tmp_path):
         (("run", "--dataset", "digits", "--trust", "blind"), "there is no trust"),
         (("run", "--dataset", "digits", "--clients", "5000"), "use fewer clients"),
         (("run", "--dataset", "/nowhere/x.npz"), "x.npz"),
+        (("run", "--dataset", "digits", "--standardize", "public"), "--stats FILE"),
+        (("run", "--dataset", "digits", "--standardize", "x"), "there is no standardize"),
+        (("run", "--dataset", "cifar10"), "fedsofim features cifar10"),
         (("privacy",), "--epsilon"),
         (("privacy", "--epsilon", "1", "--sigma-g", "1"), "either"),
         (("privacy", "--epsilon", "nan"), "epsilon is nan"),

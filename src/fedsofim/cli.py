@@ -1,4 +1,4 @@
-"""The command line: `fedsofim run`, `privacy`, `methods`, `partition`, `demo`."""
+"""The command line. Each command is a function here, or in a cli_*.py beside what it drives."""
 
 import json
 import os
@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedsofim import cli_experiments
+from fedsofim.data.cli_features import features
 from fedsofim.errors import InputError
 
 app = typer.Typer(
@@ -33,6 +34,12 @@ SplitSeed = Annotated[int, typer.Option(help="Seed of the partition.")]
 Clip = Annotated[float, typer.Option(help="Clipping norm of each record's gradient.")]
 Trust = Annotated[str, typer.Option(help="local: each upload is private by itself; secure-sum: only their sum is seen.")]
 Weights = Annotated[str, typer.Option(help="uniform (the paper) or size (the pooled objective).")]
+Label = Annotated[str | None, typer.Option(help="The column of a table that holds the labels.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")]
+TestFile = Annotated[Path | None, typer.Option("--test", help="A file with the test set, for your own data.")]
+Holdout = Annotated[float, typer.Option(help="Part of your own records held out for testing where there is no test set.")]
+ClientsFrom = Annotated[Path | None, typer.Option(help="A folder with one file per client, instead of a partition.")]
+Source = Annotated[Path | None, typer.Option(help="A local copy of a dataset known by name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]
 
 
@@ -52,20 +59,33 @@ def run(
     weights: Weights = "uniform",
     trust: Trust = "local",
     set_: Set = None,
+    label: Label = None,
+    drop: Drop = None,
+    test: TestFile = None,
+    holdout: Holdout = 0.2,
+    clients_from: ClientsFrom = None,
+    source: Source = None,
+    standardize: Annotated[str, typer.Option(help="none; private (charged to the budget); public (see --stats).")] = "none",
+    share: Annotated[float, typer.Option(help="Part of the budget for --standardize private.")] = 0.05,
+    radius: Annotated[float, typer.Option(help="Public guess of a record's largest norm, for --standardize private.")] = 10.0,
+    stats: Annotated[Path | None, typer.Option(help="Statistics of public images, for --standardize public.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for result.json, params.npz and curve.png.")] = None,
     json_: AsJson = False,
 ) -> None:
     """Train one method under one budget in the simulator."""
     from fedsofim import methods
     from fedsofim.privacy import Budget
+    from fedsofim.standardize import PrivateMoments
     from fedsofim.train import train
 
     budget = Budget(1.0 if epsilon is None else epsilon, delta)
     chosen = methods.make(method, settings(set_), budget.epsilon)
-    data = dealt(dataset, clients, partition, alpha, split_seed)
+    own = dict(label=label, drop=drop or (), test=test, holdout=holdout, clients_from=clients_from, source=source)
+    data = scaled(dealt(dataset, clients, partition, alpha, split_seed, own=own), standardize, stats)
+    moments = PrivateMoments(share, radius) if standardize == "private" else None
     with bar(f"{method} on {data.data.name}", rounds) as advance:
         result = train(data, chosen, budget, rounds, clip=clip, trust=trust, weights=weights, seed=seed,  # type: ignore[arg-type]
-                       progress=advance)
+                       standardize=moments, progress=advance)
     if out is not None:
         result.save(out)
         result.plot(out / "curve.png")
@@ -167,6 +187,7 @@ def demo(
 
 
 cli_experiments.register(app)
+app.command()(features)
 
 
 # --- shared by the commands ---------------------------------------------------------------------------------
@@ -187,15 +208,33 @@ def settings(pairs: list[str] | None) -> dict[str, str]:
     return out
 
 
-def dealt(dataset: str, clients: int, partition: str, alpha: float, seed: int, min_size: int = 1) -> Any:
-    """A dataset loaded and split as the options say."""
+def dealt(dataset: str, clients: int, partition: str, alpha: float, seed: int, min_size: int = 1, own: Any = None) -> Any:
+    """A dataset loaded and dealt to clients as the options say; a real federation's files are dealt already."""
     from fedsofim.data import load
-    from fedsofim.data.partition import split
+    from fedsofim.data.partition import by_owner, split
     from fedsofim.errors import unknown
 
     if partition not in ("iid", "dirichlet"):
         raise unknown("partition", partition, ("iid", "dirichlet"))
-    return split(load(dataset), clients, alpha if partition == "dirichlet" else None, seed, min_size)
+    own = own or {}
+    data = load(None if own.get("clients_from") else dataset, **own)
+    if data.owner is not None:
+        return by_owner(data)
+    return split(data, clients, alpha if partition == "dirichlet" else None, seed, min_size)
+
+
+def scaled(data: Any, standardize: str, stats: Path | None) -> Any:
+    """The split standardised by public statistics where that was asked for."""
+    from dataclasses import replace
+
+    from fedsofim.data.standardize import standardize_public
+    from fedsofim.errors import unknown
+
+    if standardize not in ("none", "private", "public"):
+        raise unknown("standardize", standardize, ("none", "private", "public"))
+    if (standardize == "public") != (stats is not None):
+        raise InputError("--standardize public and --stats FILE go together; make the file with fedsofim features --public-stats")
+    return data if stats is None else replace(data, data=standardize_public(data.data, stats))
 
 
 class bar:  # noqa: N801 - used as a function: `with bar("name", 70) as advance: advance(10)`

@@ -22,6 +22,7 @@ from fedsofim.privacy import Budget, Charge
 from fedsofim.records import Records, block_shape
 from fedsofim.release import MAX_SITES, Facts
 from fedsofim.round import Method, OneGradient
+from fedsofim.standardize import PrivateMoments, moments_client
 
 Trust = Literal["local", "secure-sum"]
 Weights = Literal["uniform", "size"]
@@ -43,11 +44,13 @@ class Plan:
     classes: int
     trust: Trust
     weights: Weights
+    standardize: PrivateMoments | None = None
+    moments: Program | None = None  # the release behind `standardize`
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """The ledger: every release site with its count."""
-        return (self.setup.charges if self.setup else ()) + self.program.charges
+        """The ledger: every release site with its count, in the order things happen."""
+        return tuple(c for p in (self.moments, self.setup, self.program) if p for c in p.charges)
 
     @property
     def releases(self) -> int:
@@ -135,6 +138,7 @@ def plan(
     trust: Trust = "local",
     weights: Weights = "uniform",
     multiplier: float | None = None,
+    standardize: PrivateMoments | None = None,
 ) -> Plan:
     """Audit and price a method for clients of these sizes. Shapes only: no record is read.
 
@@ -142,8 +146,10 @@ def plan(
     then what that spends at the budget's delta.
     """
     _check(sizes, rounds, clip, trust, weights)
-    program, setup = audited(method, model, shape, classes, block_shape(sizes), len(sizes), rounds, clip)
-    charges = (setup.charges if setup else ()) + program.charges
+    public = (shape, classes, block_shape(sizes), len(sizes), rounds, clip)
+    program, setup = audited(method, model, *public)
+    moments = audited_moments(method, model, standardize, *public) if standardize else None
+    charges = tuple(c for p in (moments, setup, program) if p for c in p.charges)
     if not program.charges:
         raise InputError(f"{method.name}: the client releases nothing; call the door in it")
     if any(c.charged is not None for c in charges) and not method.note:
@@ -154,7 +160,7 @@ def plan(
     elif multiplier is not None:
         multipliers = privacy.at_multiplier(charges, multiplier)
     return Plan(method, model, program, setup, multipliers, budget, rounds, clip, tuple(int(s) for s in sizes),
-                classes, trust, weights)
+                classes, trust, weights, standardize, moments)
 
 
 @lru_cache(maxsize=256)
@@ -170,6 +176,13 @@ def audited(method: Method, model: Model, shape: tuple[int, ...], classes: int, 
     setup = audit(lambda door, params, state, memory: (ask(door, params), ()), model,
                   inputs._replace(state=(), memory=()), facts, 1, offset=MAX_SITES)
     return program, setup
+
+
+def audited_moments(method: Method, model: Model, how: PrivateMoments, shape: tuple[int, ...], classes: int,
+                    blocks: tuple[int, int], clients: int, rounds: int, clip: float) -> Program:
+    """The one-shot release of feature moments, read and counted like any other program."""
+    inputs = input_shapes(method, model, shape, classes, blocks)._replace(state=(), memory=())
+    return audit(moments_client(how), model, inputs, Facts(rounds, clients, clip, 0.0), 1, offset=2 * MAX_SITES)
 
 
 def input_shapes(method: Method, model: Model, shape: tuple[int, ...], classes: int, blocks: tuple[int, int]) -> Inputs:

@@ -16,6 +16,7 @@ from fedsofim.models import Model, evaluate
 from fedsofim.plan import Plan
 from fedsofim.release import MAX_SITES, Facts
 from fedsofim.round import Carry, Federation, Method, federated_round
+from fedsofim.standardize import apply_moments
 
 
 _ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
@@ -89,21 +90,19 @@ def start(plan: Plan, clients: Federation, data: Split, key: jax.Array) -> Carry
     """Initial parameters, the server's state after any one-shot releases, and every client's memory."""
     params = plan.model.init(key, data.data.x_train.shape[1:], plan.classes)
     state = plan.method.init(params)
-    if plan.method.setup is not None:
-        state = plan.method.setup.server(_one_shot(plan, data, params, clients.key), state)
+    if plan.method.setup is not None and plan.setup is not None:
+        state = plan.method.setup.server(one_shot(plan, plan.setup, MAX_SITES, data, params, clients.key), state)
     memory = plan.method.memory(params)
     rows = jax.tree.map(lambda m: jnp.broadcast_to(m, (len(plan.sizes), *m.shape)), memory)
     return Carry(params, state, rows)
 
 
-def _one_shot(plan: Plan, data: Split, params: Any, key: jax.Array) -> Any:
-    """The weighted mean of the uploads of the method's setup program."""
-    program = plan.setup
-    assert program is not None
+def one_shot(plan: Plan, program: Program, offset: int, data: Split, params: Any, key: jax.Array) -> Any:
+    """The weighted mean of the uploads of a program that runs once, before the rounds."""
     laid = jax.tree.map(jnp.asarray, records.pack(data.data.x_train, data.data.y_train, data.parts))
-    stds = jnp.asarray(plan.stds(program, MAX_SITES))
+    stds = jnp.asarray(plan.stds(program, offset))
     noise_std = jnp.float32(plan.noise_std)
-    base = jax.random.fold_in(key, len(plan.sizes))  # apart from every client's key of the rounds
+    base = jax.random.fold_in(key, len(plan.sizes) + offset)  # apart from every client's key of the rounds
 
     def client(index, size):
         inputs = Inputs(params, (), (), jax.random.fold_in(base, index), index, size, jnp.int32(0), noise_std, stds, laid)
@@ -113,6 +112,16 @@ def _one_shot(plan: Plan, data: Split, params: Any, key: jax.Array) -> Any:
     uploads = jax.jit(jax.vmap(client))(indices, jnp.asarray(plan.sizes, jnp.float32))
     weights = jnp.asarray(plan.client_weights, jnp.float32)
     return jax.tree.map(lambda u: jnp.tensordot(weights.astype(u.dtype), u, 1), uploads)
+
+
+def standardized(plan: Plan, data: Split, seed: int) -> Split:
+    """The data as its clients map it after releasing their feature moments; unchanged if the plan has none."""
+    if plan.moments is None or plan.standardize is None:
+        return data
+    init_key, noise_key = jax.random.split(jax.random.key(seed))
+    params = plan.model.init(init_key, data.data.x_train.shape[1:], plan.classes)
+    released = one_shot(plan, plan.moments, 2 * MAX_SITES, data, params, noise_key)
+    return apply_moments(data, plan.standardize, released)
 
 
 @partial(jax.jit, static_argnums=(0, 3), donate_argnums=4)

@@ -1,6 +1,7 @@
 """`train`: plan, simulate, and hand back everything a reader of the result needs."""
 
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from fedsofim.models import Model, softmax_head
 from fedsofim.plan import Plan, Trust, Weights, plan
 from fedsofim.privacy import Budget, Charge
 from fedsofim.round import Method
-from fedsofim.simulate import Trace, check_finite, simulate
+from fedsofim.simulate import Trace, check_finite, simulate, standardized
+from fedsofim.standardize import PrivateMoments
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Run:
             "partition": self.data.description,
             "clients": len(p.sizes),
             "seed": self.seed,
+            "standardised": self.data.data.notes.get("standardised", "no"),
             **privacy_summary(p),
             "accuracy": tens,
             "final_accuracy": round(self.final_accuracy, 4),
@@ -92,30 +95,39 @@ def train(
     trust: Trust = "local",
     weights: Weights = "uniform",
     model: Model | None = None,
+    standardize: PrivateMoments | None = None,
     seed: int = 0,
     every: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Run:
-    """Train a method under one budget on split data. Budget None means without noise, and epsilon infinite."""
-    settled = plan_for(data, method, budget, rounds, clip=clip, trust=trust, weights=weights, model=model)
+    """Train a method under one budget on split data. Budget None means without noise, and epsilon infinite.
+
+    `standardize` first releases the features' moments, charged to the same budget; the run's `data` is then the
+    standardised one, and so is what its `predict` takes.
+    """
+    settled = plan_for(data, method, budget, rounds, clip=clip, trust=trust, weights=weights, model=model,
+                       standardize=standardize)
     began = time.perf_counter()
+    data = standardized(settled, data, seed)
     params, trace = simulate(settled, data, seed, every=every, progress=progress)
     check_finite(params)
     return Run(settled, data, seed, params, trace, time.perf_counter() - began)
 
 
 def plan_for(data: Split, method: Method, budget: Budget | None, rounds: int, *, clip: float = 10.0,
-             trust: Trust = "local", weights: Weights = "uniform", model: Model | None = None) -> Plan:
+             trust: Trust = "local", weights: Weights = "uniform", model: Model | None = None,
+             standardize: PrivateMoments | None = None) -> Plan:
     """The priced plan of a run on this data: reads shapes, sizes and the largest feature only."""
     _check_scale(data)
     return plan(method, model or softmax_head(), sizes=data.sizes, shape=data.data.x_train.shape[1:],
-                classes=data.data.classes, budget=budget, rounds=rounds, clip=clip, trust=trust, weights=weights)
+                classes=data.data.classes, budget=budget, rounds=rounds, clip=clip, trust=trust, weights=weights,
+                standardize=standardize)
 
 
 def privacy_summary(p: Plan) -> dict[str, Any]:
     """What a run releases and costs, as plain data."""
     return {
-        "epsilon": p.epsilon,
+        "epsilon": p.epsilon if math.isfinite(p.epsilon) else None,  # None: no guarantee
         "delta": p.delta,
         "mu": p.mu,
         "sigma_g": p.sigma_g,
