@@ -14,19 +14,21 @@ def matrix(params: Any) -> jax.Array:
     >>> matrix({"w": jnp.ones((3, 2)), "b": jnp.zeros(2)}).shape
     (4, 2)
     """
-    if isinstance(params, dict) and set(params) == {"w", "b"} and params["w"].ndim == 2 and params["b"].ndim == 1:
+    if isinstance(params, dict) and {k: a.ndim for k, a in params.items()} == {"w": 2, "b": 1}:
         return jnp.concatenate([params["w"], params["b"][None]])
     if hasattr(params, "ndim") and params.ndim == 2:
         return params
     shapes = jax.tree.map(lambda a: a.shape, params)
-    raise InputError(f"this method needs a linear head, theta (p+1, C) or w (p, C) with b (C,); the model has {shapes}")
+    raise InputError(
+        f"this method needs a linear head, theta (p+1, C) or w (p, C) with b (C,); the model has {shapes}"
+    )
 
 
 def inverse_of(moment: jax.Array, gamma: Any) -> tuple[jax.Array, jax.Array]:
     """P = (A₊ + γI)⁻¹ of a noisy second moment A, and tr(P·A₊)/tr(A₊).
 
-    A₊ is the nearest positive semidefinite matrix: noise can make eigenvalues negative, but the true ones are not,
-    so P is positive definite with eigenvalues at most 1/γ.
+    A₊ is the nearest positive semidefinite matrix: noise can make eigenvalues negative, but the true ones are
+    not, so P is positive definite with eigenvalues at most 1/γ.
     """
     values, vectors = jnp.linalg.eigh(moment)
     values = jnp.maximum(values, 0.0)

@@ -1,6 +1,6 @@
 """Local steps behind the door: what DP-FedAvg, DP-SCAFFOLD and DP-AdaFedProx share.
 
-Every local step is a release of its own, so K steps in T rounds are K·T releases (door.scan tells the ledger).
+Every local step is a release of its own: K steps in T rounds are K·T releases (door.scan tells the ledger).
 """
 
 from collections.abc import Callable
@@ -11,15 +11,16 @@ import optax
 
 from fedsofim.mechanisms import Independent, Mechanism
 from fedsofim.release import Facts, Private
-from fedsofim.round import Method, OneGradient, server_method
+from fedsofim.round import Method, server_method
 from fedsofim.steps import dim, local_and_server_step, scale_by_step, scaled
 from fedsofim.trees import add, subtract
 
+_FRESH = Independent()
 Correction = Callable[[Any], Any]  # y -> what is added to the noisy gradient at y; data-free
 
 
 def descend(door: Private, params: Any, lr: Any, steps: int, correction: Correction | None = None,
-            noise: Mechanism = Independent()) -> Any:
+            noise: Mechanism = _FRESH) -> Any:
     """y_K - θ after K steps y ← y - η_c·((S_i(y) + noise)/|D_i| + correction(y)) from y = θ."""
 
     def step(door: Private, y: Any) -> Any:
@@ -31,18 +32,19 @@ def descend(door: Private, params: Any, lr: Any, steps: int, correction: Correct
     return subtract(door.scan(step, params, steps), params)
 
 
-def one_step(name: str, client_lr: Any, server_lr: Any, noise: Mechanism = Independent(), note: str = "") -> Method:
+def one_step(name: str, client_lr: Any, server_lr: Any) -> Method:
     """What a local-step method is at K = 1: gradient descent with step η_s·η_c."""
 
-    def optimizer(facts: Facts) -> optax.GradientTransformation:
-        given = client_lr is not None
-        return scale_by_step(client_lr * (server_lr or 1.0) if given else None, lambda d: step(facts, d))
 
     def step(facts: Facts, d: int) -> Any:
         eta_c, eta_s = local_and_server_step(facts, d, 1, client_lr, server_lr)
         return eta_c * eta_s
 
-    return server_method(name, optimizer, OneGradient(noise), note)
+    def optimizer(facts: Facts) -> optax.GradientTransformation:
+        given = None if client_lr is None else step(facts, 1)  # then it does not depend on the dimension
+        return scale_by_step(given, lambda d: step(facts, d))
+
+    return server_method(name, optimizer)
 
 
 def steps_of(facts: Facts, params: Any, local_steps: int, client_lr: Any, server_lr: Any) -> tuple[Any, Any]:

@@ -20,7 +20,7 @@ class Mechanism(Protocol):
     """Frozen and hashable: it is part of the traced program."""
 
     def cost(self, rounds: int) -> float:
-        """Squared sensitivity over noise variance of the whole run, in units of (record's move / site's std)²."""
+        """Squared sensitivity over noise variance of the run, in units of (record's move / site's std)²."""
         ...
 
     def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
@@ -40,7 +40,7 @@ class Independent:
 
     def __post_init__(self) -> None:
         if not self.scale > 0:
-            raise InputError(f"noise scale is {self.scale}; a release needs noise, so expected a number above 0")
+            raise InputError(f"noise scale is {self.scale}; a release needs noise: expected a number above 0")
 
     def cost(self, rounds: int) -> float:
         return rounds / self.scale**2
@@ -81,7 +81,7 @@ class Diagonal:
 
     def cost(self, rounds: int) -> float:
         if rounds != self.rounds:
-            raise InputError(f"this schedule is for {self.rounds} rounds and the run has {rounds}; make a new one")
+            raise InputError(f"the schedule is for {self.rounds} rounds, not {rounds}; make a new one")
         return float(rounds)
 
     def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
@@ -99,11 +99,11 @@ class Tree:
     """Binary-tree noise: the running sum of what is released carries the noise of O(log t) tree nodes.
 
     Every completed node over 2^h rounds has one Gaussian of the site's std. The running sum after m rounds
-    carries one node for each 1 in m's binary form; what is drawn at a round is the change of that noise. A record
-    takes part in every round, so it moves a node of height h by 2^h, and the tree over T rounds costs
+    carries one node for each 1 in m's binary form; what is drawn at a round is the change of that noise. A
+    record takes part in every round, so it moves a node of height h by 2^h, and the tree over T rounds costs
     Σ_h floor(T/2^h)·4^h. `restart` begins a new tree every so many rounds; restart=1 is independent noise.
-    `honaker` estimates each node from its whole subtree, free of charge: level j below a node of height h gets
-    weight 2^-j/(2 - 2^-h), and the noise variance falls towards half.
+    `honaker` estimates each node from its whole subtree, free of charge: level j below a node of height h
+    gets weight 2^-j/(2 - 2^-h), and the noise variance falls towards half.
 
     >>> Tree().cost(rounds=70), Tree(restart=1).cost(rounds=70)
     (8162.0, 70.0)
@@ -125,7 +125,7 @@ class Tree:
         return sum(self._variance(m) for m in range(1, rounds + 1)) / (rounds * (rounds + 1) / 2)
 
     def _variance(self, m: int) -> float:
-        """Noise variance of the running sum after m rounds: one node for each 1 in the binary form, per tree."""
+        """Noise variance of the running sum after m rounds: a node for each 1 in a tree's binary form."""
 
         def of_tree(leaves: int) -> float:
             heights = [h for h in range(leaves.bit_length()) if leaves >> h & 1]
@@ -188,10 +188,10 @@ def _honaker_change(node: Callable, m, top, zero: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class Mischarged:
-    """`noise`, calibrated as if it cost `charged(rounds)`: only for rerunning numbers published with a wrong account.
+    """`noise`, calibrated as if it cost `charged(rounds)`: only for rerunning numbers with a wrong account.
 
-    The cost stays the true one, so the epsilon reported is what is really spent. Where `charged` is 0 the noise is
-    not calibrated at all: its scale is a std in the data's own units, and epsilon is infinite.
+    The cost stays the true one, so the epsilon reported is what is really spent. Where `charged` is 0, the
+    noise is not calibrated at all: its scale is a std in the data's own units, and epsilon is infinite.
     """
 
     noise: Mechanism

@@ -1,7 +1,7 @@
 """DP-AdaFedProx: DP-FedAvg with a pull towards θ that fades over the rounds. K·T releases.
 
 y ← y - η_c·((S_i(y) + fresh noise)/|D_i| + mu_t·(y - θ)),  mu_t = max(mu_0/sqrt(t), 0.1·mu_0), t = 1, 2, ...
-The pull reads no data, so it is free. Rules that read a client's loss or accuracy would be releases; there are none.
+The pull reads no data, so it is free. A rule that reads a client's loss would be a release; there is none.
 """
 
 from typing import Any
@@ -39,9 +39,9 @@ def many_steps(local_steps: int, client_lr: Any = None, server_lr: Any = None, m
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {
     "paper-resnet20": {
-        0.5: dict(local_steps=1, client_lr=0.1, server_lr=0.8, mu0=0.1),
-        1.0: dict(local_steps=5, client_lr=0.1, server_lr=1.0, mu0=0.05),
-        5.0: dict(local_steps=5, client_lr=0.1, server_lr=1.0, mu0=0.01),
-        10.0: dict(local_steps=5, client_lr=0.1, server_lr=1.0, mu0=0.01),
+        0.5: {"local_steps": 1, "client_lr": 0.1, "server_lr": 0.8, "mu0": 0.1},
+        1.0: {"local_steps": 5, "client_lr": 0.1, "server_lr": 1.0, "mu0": 0.05},
+        5.0: {"local_steps": 5, "client_lr": 0.1, "server_lr": 1.0, "mu0": 0.01},
+        10.0: {"local_steps": 5, "client_lr": 0.1, "server_lr": 1.0, "mu0": 0.01},
     }
 }

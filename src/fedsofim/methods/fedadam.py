@@ -6,16 +6,16 @@ from fedsofim.round import Method
 
 def fedadam(lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3,
             bias_corrected: bool = True) -> Method:
-    """Adam at the server; lr None is automatic. bias_corrected=False is the form of Reddi et al. (v_0 = tau²)."""
+    """Adam at the server; lr None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
     return moment_method("fedadam", "adam", lr, beta1, beta2, tau, bias_corrected)
 
 
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {
     "paper-resnet20": {
-        0.5: dict(lr=0.02, beta1=0.8, beta2=0.8, tau=0.1),
-        1.0: dict(lr=0.05, beta1=0.9, beta2=0.999, tau=0.05),
-        5.0: dict(lr=0.1, beta1=0.9, beta2=0.9999, tau=0.01),
-        10.0: dict(lr=0.05, beta1=0.95, beta2=0.9999, tau=1e-5),
+        0.5: {"lr": 0.02, "beta1": 0.8, "beta2": 0.8, "tau": 0.1},
+        1.0: {"lr": 0.05, "beta1": 0.9, "beta2": 0.999, "tau": 0.05},
+        5.0: {"lr": 0.1, "beta1": 0.9, "beta2": 0.9999, "tau": 0.01},
+        10.0: {"lr": 0.05, "beta1": 0.95, "beta2": 0.9999, "tau": 1e-5},
     }
 }

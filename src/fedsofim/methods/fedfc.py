@@ -1,7 +1,7 @@
 """DP-FedFC: gradient steps preconditioned by the features' second moment, released once before round 1.
 
-Setup: each client releases Σ_j x~ x~ᵀ, x~ = clip([x;1], C_c): sensitivity sqrt(2)·C_c², symmetric noise, `share` of
-the budget's mu². A = mean of the released Σ/|D_i|, P = (A₊ + γI)⁻¹ with A₊ the nearest positive semidefinite matrix.
+Setup: each client releases Σ_j x~ x~ᵀ, x~ = clip([x;1], C_c): sensitivity sqrt(2)·C_c², symmetric noise,
+`share` of the budget's mu². A = mean of what was released over |D_i|; P = (A₊ + γI)⁻¹, A₊ nearest to A, PSD.
 Rounds: θ ← θ - η·P·mat(G), mat(G) of shape (p+1, C). 1 + T releases; a client needs O((p+1)²) memory once.
 """
 
@@ -11,16 +11,15 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedsofim.errors import InputError
 from fedsofim.heads import inverse_of, matrix, unmatrix
 from fedsofim.mechanisms import Independent, Mischarged
 from fedsofim.release import Facts, Private
 from fedsofim.round import Method, OneGradient, Setup
-from fedsofim.steps import check_steps, dim, preconditioned_step, scaled
+from fedsofim.steps import check_share, check_steps, dim, preconditioned_step, scaled, with_published
 from fedsofim.trees import subtract
 
-_NOTE = ("NOT PRIVATE AS CLAIMED: as published, features are not clipped for the covariance and its fixed noise is not "
-         "charged; epsilon is infinite")
+_NOTE = ("NOT PRIVATE AS CLAIMED: as published, features are not clipped for the covariance and its noise "
+         "is not charged; epsilon is infinite")
 
 
 class State(NamedTuple):
@@ -32,20 +31,16 @@ def fedfc(lr: float | None = None, gamma: float = 1.0, share: float = 0.1, featu
           as_published: bool = False, published_noise: float = 1.0) -> Method:
     """Preconditioned gradient descent; lr None is automatic, feature_clip None is the run's clip."""
     check_steps(lr=lr, gamma=gamma, feature_clip=feature_clip, published_noise=published_noise)
-    if not 0 < share < 1:
-        raise InputError(f"share is {share}; expected a part of the budget strictly between 0 and 1")
-    unpaid = Mischarged(Independent(published_noise), lambda rounds: 0.0)
+    check_share(share=share)
 
     def covariance(door: Private, params: Any) -> jax.Array:
         def vector(x, y):
             return jnp.concatenate([x, jnp.ones((1,), x.dtype)])
 
-        radius = door.facts.clip if feature_clip is None else feature_clip
-        how: dict[str, Any] = dict(clip=math.inf, noise=unpaid) if as_published else dict(clip=radius, share=share)
+        how: dict[str, Any] = {"clip": feature_clip or door.facts.clip, "share": share}
+        if as_published:
+            how = {"clip": math.inf, "noise": Mischarged(Independent(published_noise), lambda rounds: 0.0)}
         return door.second_moment(vector, label="covariance", **how) / door.size
-
-    def precondition(mean: jax.Array, state: State) -> State:
-        return State(*inverse_of(mean, gamma))
 
     def init(params: Any) -> State:
         head = matrix(params)
@@ -55,10 +50,10 @@ def fedfc(lr: float | None = None, gamma: float = 1.0, share: float = 0.1, featu
         eta = preconditioned_step(facts, dim(params), state.inverse, state.shrink) if lr is None else lr
         return subtract(params, unmatrix(scaled(eta, state.inverse @ matrix(mean)), params)), state
 
-    return Method("fedfc", OneGradient(), server, init, setup=Setup(covariance, precondition),
+    return Method("fedfc", OneGradient(), server, init, setup=Setup(covariance, lambda mean, _: State(*inverse_of(mean, gamma))),
                   note=_NOTE if as_published else "")
 
 
-_PAPER = {e: dict(lr=lr, gamma=g) for e, lr, g in ((0.5, 0.4, 2.0), (1.0, 0.3, 1.0), (5.0, 2.0, 5.0), (10.0, 0.5, 5.0))}
-#: Settings behind the published ResNet-20 tables, by epsilon: at their true cost, and with the published account.
-PRESETS = {"paper-resnet20": _PAPER, "as_published": {e: s | {"as_published": True} for e, s in _PAPER.items()}}
+#: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published account.
+_PAPER = {0.5: (0.4, 2.0), 1.0: (0.3, 1.0), 5.0: (2.0, 5.0), 10.0: (0.5, 5.0)}
+PRESETS = with_published({epsilon: {"lr": lr, "gamma": gamma} for epsilon, (lr, gamma) in _PAPER.items()})

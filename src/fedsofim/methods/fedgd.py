@@ -11,4 +11,4 @@ def fedgd(lr: float | None = None) -> Method:
 
 
 #: Behind the published tables.
-PRESETS = {"paper-resnet20": dict(lr=0.1)}
+PRESETS = {"paper-resnet20": {"lr": 0.1}}

@@ -26,8 +26,8 @@ def fedsofim(
     """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison; lr None is automatic."""
     check_steps(lr=lr)
     check_not_negative(weight_decay=weight_decay)
-    settings = dict(rho=rho, beta=beta, direction=direction, bias_correction=bias_correction, warmup=warmup,
-                    warmup_kind=warmup_kind, variant=variant)
+    settings = {"rho": rho, "beta": beta, "direction": direction, "bias_correction": bias_correction,
+                "warmup": warmup, "warmup_kind": warmup_kind, "variant": variant}
     schedule(lr_schedule, 1.0, 1)  # an unknown name is an error now, not inside a compiled run
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
@@ -43,9 +43,9 @@ def fedsofim(
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {
     "paper-resnet20": {
-        0.5: dict(lr=0.2, rho=0.5, beta=0.95, bias_correction=True, warmup=10),
-        1.0: dict(lr=3.0, rho=10.0, beta=0.8, bias_correction=True, warmup=0),
-        5.0: dict(lr=0.8, rho=0.5, beta=0.9, bias_correction=False, warmup=0),
-        10.0: dict(lr=0.8, rho=0.5, beta=0.9, bias_correction=False, warmup=0),
+        0.5: {"lr": 0.2, "rho": 0.5, "beta": 0.95, "bias_correction": True, "warmup": 10},
+        1.0: {"lr": 3.0, "rho": 10.0, "beta": 0.8, "bias_correction": True, "warmup": 0},
+        5.0: {"lr": 0.8, "rho": 0.5, "beta": 0.9, "bias_correction": False, "warmup": 0},
+        10.0: {"lr": 0.8, "rho": 0.5, "beta": 0.9, "bias_correction": False, "warmup": 0},
     }
 }

@@ -1,8 +1,8 @@
 """DP-FTRL: follow the regularised leader on noisy running sums, θ_{t+1} = θ_0 - η·Σ_{s<=t} G_s. T releases.
 
-The noise of the running sums comes from a binary tree, or is independent with a schedule; what leaves at round t is
-the gradient with the change of that noise (mechanisms.py), so the server only adds up. Every record takes part in
-every round and the tree is charged for that: Σ_h floor(T/2^h)·4^h unit releases, 8162 at T = 70.
+The running sums' noise comes from a binary tree, or is independent with a schedule; what leaves at round t is
+the gradient with the change of that noise (mechanisms.py), so the server only adds up. Every record takes part
+in every round and the tree is charged for that: Σ_h floor(T/2^h)·4^h unit releases, 8162 at T = 70.
 """
 
 import math
@@ -12,10 +12,10 @@ from typing import Any, Literal
 import optax
 
 from fedsofim.errors import InputError, unknown
-from fedsofim.mechanisms import Diagonal, Mischarged, Tree, tree_levels
+from fedsofim.mechanisms import Diagonal, Independent, Mischarged, Tree, tree_levels
 from fedsofim.release import Facts, Private
 from fedsofim.round import Method, OneGradient, server_method
-from fedsofim.steps import check_steps, gradient_step, scale_by_step
+from fedsofim.steps import check_steps, gradient_step, scale_by_step, with_published
 
 Noise = Literal["tree", "honaker", "diagonal"]
 _NOTE = "NOT PRIVATE AS CLAIMED: as published, the tree is charged as if a record took part in one round only"
@@ -37,17 +37,17 @@ def ftrl(lr: float | None = None, noise: Noise = "tree", restart: int | None = N
     if noise not in ("tree", "honaker", "diagonal"):
         raise unknown("noise", noise, ("tree", "honaker", "diagonal"))
     if noise == "diagonal" and (as_published or restart is not None):
-        raise InputError("the diagonal schedule has no tree to restart, nor a published account; leave those out")
+        raise InputError("the diagonal schedule has no tree to restart and no published account")
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
         spread = 1.0 if noise == "diagonal" else math.sqrt(tree.spread(facts.rounds))
         return scale_by_step(lr, lambda d: gradient_step(facts, d, noise=spread))
 
-    client = OneGradient(Mischarged(tree, tree_levels) if as_published else tree)
+    layout = Independent() if restart == 1 else tree  # a tree of one round is a fresh draw
+    client = OneGradient(Mischarged(layout, tree_levels) if as_published else layout)
     return server_method("ftrl", optimizer, Scheduled() if noise == "diagonal" else client,
                          _NOTE if as_published else "")
 
 
-_PAPER = {0.5: dict(lr=2.5), 1.0: dict(lr=3.0), 5.0: dict(lr=7.0), 10.0: dict(lr=8.0)}
-#: Settings behind the published ResNet-20 tables, by epsilon: at their true cost, and with the published noise.
-PRESETS = {"paper-resnet20": _PAPER, "as_published": {e: s | {"as_published": True} for e, s in _PAPER.items()}}
+#: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published noise.
+PRESETS = with_published({0.5: {"lr": 2.5}, 1.0: {"lr": 3.0}, 5.0: {"lr": 7.0}, 10.0: {"lr": 8.0}})

@@ -1,8 +1,8 @@
 """DP-SCAFFOLD: local steps corrected by control variates, so that clients do not drift apart. K·T releases.
 
 y ← y - η_c·((S_i(y) + fresh noise)/|D_i| - c_i + c);  c_i' = c_i - c + (θ - y_K)/(K·η_c);
-θ ← θ + η_s·mean(y_K - θ);  c ← c + mean(c_i' - c_i).  Both uploads come from the same K noisy sums: nothing more is
-released. A client keeps c_i, the server c.
+θ ← θ + η_s·mean(y_K - θ);  c ← c + mean(c_i' - c_i).  Both uploads come from the same K noisy sums: nothing
+more is released. A client keeps c_i, the server c.
 """
 
 from typing import Any
@@ -11,11 +11,11 @@ from fedsofim.local import descend, steps_of
 from fedsofim.mechanisms import Independent, Mechanism, Mischarged
 from fedsofim.release import Facts, Private
 from fedsofim.round import Method
-from fedsofim.steps import check_count, check_steps, scaled
+from fedsofim.steps import check_count, check_steps, scaled, with_published
 from fedsofim.trees import add, subtract, zeros
 
-_NOTE = ("NOT AS CLAIMED: as published, the replace-one factor is counted twice; the noise is twice what the budget "
-         "needs, and less than the budget is spent")
+_NOTE = ("NOT AS CLAIMED: as published, the replace-one factor is counted twice; the noise is twice what the "
+         "budget needs, and less than the budget is spent")
 
 
 def _four_times(rounds: int) -> float:
@@ -43,11 +43,10 @@ def scaffold(local_steps: int = 5, client_lr: float | None = None, server_lr: fl
     return Method("scaffold", client, server, init=zeros, memory=zeros, note=_NOTE if as_published else "")
 
 
-_PAPER = {
-    0.5: dict(local_steps=1, client_lr=0.2, server_lr=0.5),
-    1.0: dict(local_steps=5, client_lr=0.1, server_lr=0.5),
-    5.0: dict(local_steps=7, client_lr=0.1, server_lr=0.5),
-    10.0: dict(local_steps=7, client_lr=0.05, server_lr=1.0),
-}
-#: Settings behind the published ResNet-20 tables, by epsilon: at their true cost, and with the published noise.
-PRESETS = {"paper-resnet20": _PAPER, "as_published": {e: s | {"as_published": True} for e, s in _PAPER.items()}}
+#: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published noise.
+PRESETS = with_published({
+    0.5: {"local_steps": 1, "client_lr": 0.2, "server_lr": 0.5},
+    1.0: {"local_steps": 5, "client_lr": 0.1, "server_lr": 0.5},
+    5.0: {"local_steps": 7, "client_lr": 0.1, "server_lr": 0.5},
+    10.0: {"local_steps": 7, "client_lr": 0.05, "server_lr": 1.0},
+})
