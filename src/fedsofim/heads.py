@@ -16,7 +16,7 @@ def matrix(params: Any) -> jax.Array:
     """
     if isinstance(params, dict) and {k: a.ndim for k, a in params.items()} == {"w": 2, "b": 1}:
         return jnp.concatenate([params["w"], params["b"][None]])
-    if hasattr(params, "ndim") and params.ndim == 2:
+    if not isinstance(params, dict) and getattr(params, "ndim", 0) == 2:
         return params
     shapes = jax.tree.map(lambda a: a.shape, params)
     raise InputError(

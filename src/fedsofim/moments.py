@@ -20,7 +20,7 @@ Rule = Literal["adam", "yogi"]
 
 
 class Moments(NamedTuple):
-    count: jax.Array
+    steps: jax.Array
     first: Any
     second: Any
 
@@ -59,9 +59,9 @@ def scale_by_moments(rule: Rule, beta1: Any, beta2: Any, tau: Any,
             return beta2 * v + (1 - beta2) * square
         return v - (1 - beta2) * jnp.sign(v - square) * square
 
-    def update(updates: Any, state: Moments, params: Any = None) -> tuple[Any, Moments]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
         del params
-        count = state.count + 1
+        count = state.steps + 1
         m = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.first, updates)
         v = jax.tree.map(second, state.second, updates)
 

@@ -50,8 +50,8 @@ def fedfc(lr: float | None = None, gamma: float = 1.0, share: float = 0.1, featu
         eta = preconditioned_step(facts, dim(params), state.inverse, state.shrink) if lr is None else lr
         return subtract(params, unmatrix(scaled(eta, state.inverse @ matrix(mean)), params)), state
 
-    return Method("fedfc", OneGradient(), server, init, setup=Setup(covariance, lambda mean, _: State(*inverse_of(mean, gamma))),
-                  note=_NOTE if as_published else "")
+    setup = Setup(covariance, lambda mean, _: State(*inverse_of(mean, gamma)))
+    return Method("fedfc", OneGradient(), server, init, setup=setup, note=_NOTE if as_published else "")
 
 
 #: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published account.

@@ -1,8 +1,8 @@
 """DP-FTRL: follow the regularised leader on noisy running sums, θ_{t+1} = θ_0 - η·Σ_{s<=t} G_s. T releases.
 
 The running sums' noise comes from a binary tree, or is independent with a schedule; what leaves at round t is
-the gradient with the change of that noise (mechanisms.py), so the server only adds up. Every record takes part
-in every round and the tree is charged for that: Σ_h floor(T/2^h)·4^h unit releases, 8162 at T = 70.
+the gradient with the change of that noise (mechanisms.py), so the server only adds up. Every record takes
+part in every round and the tree is charged for that: Σ_h floor(T/2^h)·4^h unit releases, 8162 at T = 70.
 """
 
 import math
