@@ -43,8 +43,18 @@ def fedgd(theta, clients, rounds: int, clip: float, std: float, noise: Noise, lr
     return theta
 
 
-def fedsofim(theta, clients, rounds: int, clip: float, std: float, noise: Noise, lr: float, rho: float, beta: float,
-             direction: str = "momentum") -> np.ndarray:
+def fedsofim(
+    theta,
+    clients,
+    rounds: int,
+    clip: float,
+    std: float,
+    noise: Noise,
+    lr: float,
+    rho: float,
+    beta: float,
+    direction: str = "momentum",
+) -> np.ndarray:
     """M = beta·M + (1-beta)·G, then a step along H·M (or H·G) with H = (M Mᵀ + rho·I)^-1 by Sherman-Morrison."""
     m = np.zeros_like(theta)
     for t in range(rounds):

@@ -43,7 +43,9 @@ def key_uploaded(door, params, state, memory):
 
 
 def noise_known(door, params, state, memory):
-    return door.gradient(params) + jax.random.normal(jax.random.fold_in(door._key, 0), params.shape, params.dtype), memory
+    return door.gradient(params) + jax.random.normal(
+        jax.random.fold_in(door._key, 0), params.shape, params.dtype
+    ), memory
 
 
 def branch_on_data(door, params, state, memory):
@@ -176,8 +178,13 @@ CHEATS = [
 
 
 def priced(client):
-    method = Method("stranger", client, lambda mean, state, params, facts: (params - mean, state),
-                    init=lambda params: jnp.int32(3), memory=lambda params: jnp.float32(0))
+    method = Method(
+        "stranger",
+        client,
+        lambda mean, state, params, facts: (params - mean, state),
+        init=lambda params: jnp.int32(3),
+        memory=lambda params: jnp.float32(0),
+    )
     return plan(method, softmax_head(), sizes=(7, 9), shape=(3,), classes=3, budget=Budget(1.0), rounds=5)
 
 

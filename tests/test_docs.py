@@ -11,9 +11,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
-from conftest import make_toy
 
 import fedsofim
+from conftest import make_toy
 from fedsofim import Budget, InputError, Method, Refused, train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,5 +63,7 @@ def test_readme_python_example_runs(tmp_path, monkeypatch):
 
 
 def test_plain_loop_example_runs():
-    done = subprocess.run([sys.executable, ROOT / "examples" / "plain_loop.py"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "plain_loop.py"], capture_output=True, text=True, check=True
+    )
     assert "DP-FedSOFIM" in done.stdout

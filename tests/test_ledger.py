@@ -15,9 +15,11 @@ from fedsofim.privacy import Budget
 from fedsofim.round import Method, OneGradient, Setup
 
 
-def priced(client, rounds=10, model=None, budget=Budget(1.0), sizes=(7, 9), setup=None, **kwargs):
+def priced(client, rounds=10, model=None, budget: Budget | None = Budget(1.0), sizes=(7, 9), setup=None, **kwargs):
     method = Method("stranger", client, lambda mean, state, params, facts: (params, state), setup=setup)
-    return plan(method, model or softmax_head(), sizes=sizes, shape=(3,), classes=3, budget=budget, rounds=rounds, **kwargs)
+    return plan(
+        method, model or softmax_head(), sizes=sizes, shape=(3,), classes=3, budget=budget, rounds=rounds, **kwargs
+    )
 
 
 def test_one_release_a_round():
@@ -46,8 +48,11 @@ def test_leaves_released_together_are_one_charge():
     def loss(params, x, y):
         return jnp.sum(jnp.square(x @ params["w"] + params["b"] - y.astype(x.dtype)))
 
-    two_leaves = Model(lambda key, shape, classes: {"w": jnp.zeros(shape + (1,), jnp.float32), "b": jnp.zeros(1, jnp.float32)},
-                       loss, lambda params, x: x @ params["w"] + params["b"])
+    two_leaves = Model(
+        lambda key, shape, classes: {"w": jnp.zeros((*shape, 1), jnp.float32), "b": jnp.zeros(1, jnp.float32)},
+        loss,
+        lambda params, x: x @ params["w"] + params["b"],
+    )
     settled = priced(lambda door, params, state, memory: (door.gradient(params), memory), model=two_leaves)
     assert len(settled.charges) == 1 and settled.releases == 10
 
@@ -71,13 +76,15 @@ def test_relative_noise_is_priced():
 
 
 def test_one_shot_setup_with_a_share():
-    setup = Setup(lambda door, params: door.second_moment(lambda x, y: x, clip=2.0, share=0.2), lambda mean, state: state)
+    setup = Setup(
+        lambda door, params: door.second_moment(lambda x, y: x, clip=2.0, share=0.2), lambda mean, state: state
+    )
     settled = priced(OneGradient(), setup=setup)
     cov, grad = settled.charges
     assert (cov.releases, grad.releases) == (1, 10)
     assert cov.ratio == math.sqrt(2) and cov.clip == 4.0
     assert settled.epsilon == pytest.approx(1.0, rel=1e-9)
-    assert cov.mu_squared(settled.multipliers[cov.site]) == pytest.approx(0.2 * settled.mu**2)
+    assert cov.mu_squared(settled.multipliers[cov.site]) == pytest.approx(0.2 * (settled.mu or 0) ** 2)
 
 
 def test_control_flow_on_public_and_released_values_is_allowed():
@@ -85,7 +92,7 @@ def test_control_flow_on_public_and_released_values_is_allowed():
         g = jax.jit(door.gradient)(params)
         g = jax.lax.cond(jnp.sum(g) > 0, lambda v: v, lambda v: 2 * v, g)
         g = jax.lax.fori_loop(0, 3, lambda i, v: v * 0.9, g)
-        n, g = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.tanh(c[1])), (jnp.int32(0), g))
+        _n, g = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.tanh(c[1])), (jnp.int32(0), g))
         jax.debug.print("released {}", jnp.sum(g))
         return jnp.where(door.round > 2, g, 0.5 * g), memory
 
@@ -133,7 +140,9 @@ def test_without_a_budget_there_is_no_guarantee():
     assert settled.epsilon == math.inf and settled.noise_std == 0.0
 
 
-@pytest.mark.parametrize("bad", [{"rounds": 0}, {"clip": 0.0}, {"sizes": ()}, {"sizes": (3, 0)}, {"trust": "blind"}, {"weights": "x"}])
+@pytest.mark.parametrize(
+    "bad", [{"rounds": 0}, {"clip": 0.0}, {"sizes": ()}, {"sizes": (3, 0)}, {"trust": "blind"}, {"weights": "x"}]
+)
 def test_senseless_runs(bad):
     with pytest.raises(InputError):
         priced(OneGradient(), **bad)

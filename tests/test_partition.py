@@ -69,8 +69,9 @@ def test_impossible_splits(options, message):
 
 
 def test_a_federation_that_came_split():
-    data = Dataset.of("two", x_train=np.ones((5, 1)), y_train=[0, 1, 0, 1, 1], x_test=[[1.0]], y_test=[0],
-                      owner=[1, 0, 1, 0, 0])
+    data = Dataset.of(
+        "two", x_train=np.ones((5, 1)), y_train=[0, 1, 0, 1, 1], x_test=[[1.0]], y_test=[0], owner=[1, 0, 1, 0, 0]
+    )
     assert by_owner(data).sizes == (3, 2)
     with pytest.raises(InputError, match="split already"):
         split(data, 2)

@@ -117,7 +117,7 @@ def test_all_shares_take_the_whole_budget():
     ],
 )
 def test_senseless_input_is_a_clear_error(senseless):
-    with pytest.raises(InputError, match="expected|nothing|leave"):
+    with pytest.raises(InputError, match=r"expected|nothing|leave"):
         senseless()
 
 

@@ -34,7 +34,11 @@ def block(seed, records=12, features=4, classes=3, scale=1.0):
 
 
 @settings(max_examples=25, deadline=None)
-@given(seed=st.integers(0, 10**6), clip=st.sampled_from([0.01, 0.5, 3.0, math.inf]), scale=st.sampled_from([0.0, 1.0, 30.0]))
+@given(
+    seed=st.integers(0, 10**6),
+    clip=st.sampled_from([0.01, 0.5, 3.0, math.inf]),
+    scale=st.sampled_from([0.0, 1.0, 30.0]),
+)
 def test_closed_form_equals_generic_path(seed, clip, scale):
     theta, x, y, weight = block(seed, scale=scale)
     (closed,) = SoftmaxGradient().block([theta], x, y, weight, clip)

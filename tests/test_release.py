@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from conftest import make_toy
 from scipy import stats
 
+from conftest import make_toy
 from fedsofim import records
 from fedsofim.errors import InputError, Refused
 from fedsofim.models import softmax_head
@@ -83,14 +83,25 @@ def test_noise_of_the_average_is_what_the_plan_says(pool, weights, trust):
     """One round from the same start with and without noise: the difference is -lr·noise of the average."""
     data = make_toy(features=60, classes=12, sizes=(40, 90, 400))
     settled, quiet = (
-        plan(server_method("gd", optax.sgd(1.0)), HEAD, sizes=data.sizes, shape=(60,), classes=12,
-             budget=b, rounds=1, trust=trust, weights=weights)
+        plan(
+            server_method("gd", optax.sgd(1.0)),
+            HEAD,
+            sizes=data.sizes,
+            shape=(60,),
+            classes=12,
+            budget=b,
+            rounds=1,
+            trust=trust,
+            weights=weights,
+        )
         for b in (Budget(1.0), None)
     )
-    sample = np.concatenate([
-        np.ravel(simulate(settled, data, seed, pool=pool)[0] - simulate(quiet, data, seed, pool=pool)[0])
-        for seed in range(4)
-    ])
+    sample = np.concatenate(
+        [
+            np.ravel(simulate(settled, data, seed, pool=pool)[0] - simulate(quiet, data, seed, pool=pool)[0])
+            for seed in range(4)
+        ]
+    )
     assert accepts(sample, settled.noise_std)
     assert not accepts(sample, settled.noise_std * 2 / 3)
     assert not accepts(sample, settled.noise_std * 3 / 2)
@@ -118,7 +129,10 @@ def test_noise_differs_in_every_step_round_and_client(toy):
     method = Method("noise", client, lambda mean, state, params, facts: (params, state))
     settled = plan(method, HEAD, sizes=toy.sizes, shape=(5,), classes=3, budget=Budget(1.0), rounds=3)
     clients = federation(settled, toy, jax.random.key(0), pooled=False)
-    uploads = [ask_each(settled.program, clients, Carry(jnp.zeros((6, 3), jnp.float32), (), ()), jnp.int32(t))[0] for t in range(3)]
+    uploads = [
+        ask_each(settled.program, clients, Carry(jnp.zeros((6, 3), jnp.float32), (), ()), jnp.int32(t))[0]
+        for t in range(3)
+    ]
     totals = np.stack([u["total"] for u in uploads])
     assert len(np.unique(totals)) == totals.size
     # if the four steps shared one draw, total² would be 4 times the sum of squares of each client
@@ -151,16 +165,19 @@ def test_second_moment_is_symmetric_with_noise_of_the_right_size():
     assert accepts(np.diag(noisy), 2.0)
 
 
-@pytest.mark.parametrize("ask", [
-    lambda d: d.gradient(THETA, clip=0.0),
-    lambda d: d.gradient(THETA, clip=float("nan")),
-    lambda d: d.gradient(THETA, noise=0.0),
-    lambda d: d.gradient(THETA, sample=0.0),
-    lambda d: d.gradient(THETA, share=1.0),
-    lambda d: d.second_moment(lambda x, y: {"a": x, "b": x}, clip=1.0),
-])
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda d: d.gradient(THETA, clip=0.0),
+        lambda d: d.gradient(THETA, clip=float("nan")),
+        lambda d: d.gradient(THETA, noise=0.0),
+        lambda d: d.gradient(THETA, sample=0.0),
+        lambda d: d.gradient(THETA, share=1.0),
+        lambda d: d.second_moment(lambda x, y: {"a": x, "b": x}, clip=1.0),
+    ],
+)
 def test_senseless_requests(ask):
-    with pytest.raises(InputError, match="expected|needs"):
+    with pytest.raises(InputError, match=r"expected|needs"):
         ask(door_for(X, Y))
 
 

@@ -2,13 +2,14 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_toy
 
+from conftest import make_toy
 from fedsofim import records
 from fedsofim.errors import InputError
 from fedsofim.methods.fedgd import fedgd
@@ -22,7 +23,7 @@ from fedsofim.train import plan_for, train
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import plain_loop
 
-SOFIM = dict(lr=0.8, rho=0.5, beta=0.9)
+SOFIM: dict[str, Any] = {"lr": 0.8, "rho": 0.5, "beta": 0.9}
 
 
 def reference(data, method, rounds, std, seed):
@@ -43,10 +44,15 @@ def reference(data, method, rounds, std, seed):
 def test_agrees_with_the_plain_loop(toy, name, budget):
     if name == "fedgd":
         fast = fedgd(lr=0.3)
-        slow = lambda *a: plain_loop.fedgd(*a, lr=0.3)
+
+        def slow(*a):
+            return plain_loop.fedgd(*a, lr=0.3)
     else:
         fast = fedsofim(**SOFIM, direction=name, bias_correction=False, weight_decay=0.0)
-        slow = lambda *a: plain_loop.fedsofim(*a, **SOFIM, direction=name)
+
+        def slow(*a):
+            return plain_loop.fedsofim(*a, **SOFIM, direction=name)
+
     settled = plan_for(toy, fast, budget, 6, clip=1.0)
     params, _ = simulate(settled, toy, seed=3, pool=False)
     wanted = reference(toy, slow, 6, settled.sum_std, seed=3)
@@ -89,9 +95,7 @@ def test_evaluated_rounds():
 def test_size_weights_make_the_pooled_objective(toy):
     """With weights by size, how records are dealt to clients does not matter (without noise)."""
     one = toy.__class__(toy.data, (np.concatenate(toy.parts),), "all in one")
-    split, whole = (
-        simulate(plan_for(d, fedgd(lr=0.3), None, 5, weights="size"), d, seed=0)[0] for d in (toy, one)
-    )
+    split, whole = (simulate(plan_for(d, fedgd(lr=0.3), None, 5, weights="size"), d, seed=0)[0] for d in (toy, one))
     np.testing.assert_allclose(split, whole, rtol=1e-5, atol=1e-6)
 
 
@@ -100,8 +104,11 @@ def test_any_jax_model_trains(toy):
 
     def init(key, shape, classes):
         a, b = jax.random.split(key)
-        return {"in": 0.5 * jax.random.normal(a, (shape[0], 8), jnp.float32),
-                "out": 0.5 * jax.random.normal(b, (8, classes), jnp.float32), "bias": jnp.zeros(classes, jnp.float32)}
+        return {
+            "in": 0.5 * jax.random.normal(a, (shape[0], 8), jnp.float32),
+            "out": 0.5 * jax.random.normal(b, (8, classes), jnp.float32),
+            "bias": jnp.zeros(classes, jnp.float32),
+        }
 
     def logits(params, x):
         return jnp.tanh(x @ params["in"]) @ params["out"] + params["bias"]
@@ -112,7 +119,9 @@ def test_any_jax_model_trains(toy):
     model = Model(init, loss, logits)
     run = train(toy, fedsofim(**SOFIM), Budget(50.0), 40, model=model, clip=1.0)
     assert run.final_accuracy > 60
-    pooled, apart = (simulate(plan_for(toy, fedgd(lr=0.2), None, 4, model=model), toy, pool=p)[0] for p in (True, False))
+    pooled, apart = (
+        simulate(plan_for(toy, fedgd(lr=0.2), None, 4, model=model), toy, pool=p)[0] for p in (True, False)
+    )
     for a, b in zip(jax.tree.leaves(pooled), jax.tree.leaves(apart), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
@@ -124,8 +133,12 @@ def test_a_strangers_method_is_calibrated_and_run(toy):
         velocity = jax.tree.map(lambda v, g: 0.5 * v + g / door.size, memory, door.gradient(params))
         return velocity, velocity
 
-    method = Method("heavyball", client, lambda mean, state, params, facts: (params - 0.2 * mean, state),
-                    memory=lambda params: jax.tree.map(jnp.zeros_like, params))
+    method = Method(
+        "heavyball",
+        client,
+        lambda mean, state, params, facts: (params - 0.2 * mean, state),
+        memory=lambda params: jax.tree.map(jnp.zeros_like, params),
+    )
     run = train(toy, method, Budget(30.0), 30, clip=2.0)
     assert run.plan.epsilon == pytest.approx(30.0)
     assert run.final_accuracy > 70

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -32,12 +32,12 @@ Partition = Annotated[str, typer.Option(help="How records are dealt to clients: 
 Alpha = Annotated[float, typer.Option(help="Dirichlet concentration; small is uneven.")]
 SplitSeed = Annotated[int, typer.Option(help="Seed of the partition.")]
 Clip = Annotated[float, typer.Option(help="Clipping norm of each record's gradient.")]
-Trust = Annotated[str, typer.Option(help="local: each upload is private by itself; secure-sum: only their sum is seen.")]
+Trust = Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")]
 Weights = Annotated[str, typer.Option(help="uniform (the paper) or size (the pooled objective).")]
 Label = Annotated[str | None, typer.Option(help="The column of a table that holds the labels.")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")]
 TestFile = Annotated[Path | None, typer.Option("--test", help="A file with the test set, for your own data.")]
-Holdout = Annotated[float, typer.Option(help="Part of your own records held out for testing where there is no test set.")]
+Holdout = Annotated[float, typer.Option(help="Part of your own records held out where there is no test set.")]
 ClientsFrom = Annotated[Path | None, typer.Option(help="A folder with one file per client, instead of a partition.")]
 Source = Annotated[Path | None, typer.Option(help="A local copy of a dataset known by name.")]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]
@@ -65,9 +65,9 @@ def run(
     holdout: Holdout = 0.2,
     clients_from: ClientsFrom = None,
     source: Source = None,
-    standardize: Annotated[str, typer.Option(help="none; private (charged to the budget); public (see --stats).")] = "none",
+    standardize: Annotated[str, typer.Option(help="none, private (charged) or public (--stats).")] = "none",
     share: Annotated[float, typer.Option(help="Part of the budget for --standardize private.")] = 0.05,
-    radius: Annotated[float, typer.Option(help="Public guess of a record's largest norm, for --standardize private.")] = 10.0,
+    radius: Annotated[float, typer.Option(help="Public guess of a record's largest norm, for private.")] = 10.0,
     stats: Annotated[Path | None, typer.Option(help="Statistics of public images, for --standardize public.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for result.json, params.npz and curve.png.")] = None,
     json_: AsJson = False,
@@ -80,12 +80,23 @@ def run(
 
     budget = Budget(1.0 if epsilon is None else epsilon, delta)
     chosen = methods.make(method, settings(set_), budget.epsilon)
-    own = dict(label=label, drop=drop or (), test=test, holdout=holdout, clients_from=clients_from, source=source)
+    own = {"label": label, "drop": drop or (), "test": test, "holdout": holdout}
+    own |= {"clients_from": clients_from, "source": source}
     data = scaled(dealt(dataset, clients, partition, alpha, split_seed, own=own), standardize, stats)
     moments = PrivateMoments(share, radius) if standardize == "private" else None
     with bar(f"{method} on {data.data.name}", rounds) as advance:
-        result = train(data, chosen, budget, rounds, clip=clip, trust=trust, weights=weights, seed=seed,  # type: ignore[arg-type]
-                       standardize=moments, progress=advance)
+        result = train(
+            data,
+            chosen,
+            budget,
+            rounds,
+            clip=clip,
+            trust=cast(Any, trust),
+            weights=cast(Any, weights),
+            seed=seed,
+            standardize=moments,
+            progress=advance,
+        )
     if out is not None:
         result.save(out)
         result.plot(out / "curve.png")
@@ -109,7 +120,7 @@ def privacy(
     set_: Set = None,
     sigma_g: Annotated[float | None, typer.Option(help="The paper's noise multiplier, to get epsilon back.")] = None,
     clip: Clip = 10.0,
-    records: Annotated[int | None, typer.Option(help="Records per client, to get the noise of the average too.")] = None,
+    records: Annotated[int | None, typer.Option(help="Records per client, for the noise of the average.")] = None,
     trust: Trust = "local",
     json_: AsJson = False,
 ) -> None:
@@ -126,8 +137,18 @@ def privacy(
         raise InputError(f"clients is {clients}; expected at least 1")
     chosen = methods.make(method, settings(set_), epsilon)
     multiplier = None if sigma_g is None else sigma_g / clients**0.5
-    priced = plan(chosen, softmax_head(), sizes=[records or 1] * clients, shape=(64,), classes=10,
-                  budget=Budget(epsilon or 1.0, delta), rounds=rounds, clip=clip, trust=trust, multiplier=multiplier)  # type: ignore[arg-type]
+    priced = plan(
+        chosen,
+        softmax_head(),
+        sizes=[records or 1] * clients,
+        shape=(64,),
+        classes=10,
+        budget=Budget(1.0 if epsilon is None else epsilon, delta),
+        rounds=rounds,
+        clip=clip,
+        trust=cast(Any, trust),
+        multiplier=multiplier,
+    )
     summary = {"method": method, "clients": clients, **privacy_summary(priced)}
     if records is None:
         summary["noise_std"] = None
@@ -208,7 +229,9 @@ def settings(pairs: list[str] | None) -> dict[str, str]:
     return out
 
 
-def dealt(dataset: str, clients: int, partition: str, alpha: float, seed: int, min_size: int = 1, own: Any = None) -> Any:
+def dealt(
+    dataset: str, clients: int, partition: str, alpha: float, seed: int, min_size: int = 1, own: Any = None
+) -> Any:
     """A dataset loaded and dealt to clients as the options say; a real federation's files are dealt already."""
     from fedsofim.data import load
     from fedsofim.data.partition import by_owner, split
@@ -233,11 +256,11 @@ def scaled(data: Any, standardize: str, stats: Path | None) -> Any:
     if standardize not in ("none", "private", "public"):
         raise unknown("standardize", standardize, ("none", "private", "public"))
     if (standardize == "public") != (stats is not None):
-        raise InputError("--standardize public and --stats FILE go together; make the file with fedsofim features --public-stats")
+        raise InputError("--standardize public and --stats FILE go together; fedsofim features --public-stats makes it")
     return data if stats is None else replace(data, data=standardize_public(data.data, stats))
 
 
-class bar:  # noqa: N801 - used as a function: `with bar("name", 70) as advance: advance(10)`
+class bar:  # used as a function: `with bar("name", 70) as advance: advance(10)`
     """A progress bar on a terminal, nothing when piped; the value is told how much is done."""
 
     def __init__(self, label: str, total: int) -> None:
@@ -247,8 +270,12 @@ class bar:  # noqa: N801 - used as a function: `with bar("name", 70) as advance:
     def __enter__(self):
         if not self.console.is_terminal:
             return None
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"),
-                   TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TimeRemainingColumn(),
+        )
         self.progress = Progress(*columns, console=self.console, transient=True)
         self.progress.start()
         task = self.progress.add_task(self.label, total=self.total)

@@ -5,6 +5,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -31,31 +32,39 @@ def prices(summary: dict[str, Any]) -> None:
     for name in ("released", "times", "L2 sensitivity", "noise std / clip", "std on the sum"):
         table.add_column(name, justify="left" if name == "released" else "right")
     for c in summary["ledger"]:
-        table.add_row(c["what"], str(c["releases"]), f"{c['sensitivity']:g}", f"{c['multiplier']:.4f}",
-                      f"{c['multiplier'] * c['clip']:.4f}")
+        table.add_row(
+            c["what"],
+            str(c["releases"]),
+            f"{c['sensitivity']:g}",
+            f"{c['multiplier']:.4f}",
+            f"{c['multiplier'] * c['clip']:.4f}",
+        )
     out.print(table)
     mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
-    out.print(f"epsilon = {_number(summary['epsilon'])} at delta = {summary['delta']:g}{mu} (replace one record, {summary['trust']} trust)")
-    noise = "" if summary.get("noise_std") is None else f", noise per coordinate of the average = {summary['noise_std']:.6g}"
+    spent = f"epsilon = {_number(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
+    out.print(f"{spent} (replace one record, {summary['trust']} trust)")
+    std = summary.get("noise_std")
+    noise = "" if std is None else f", noise per coordinate of the average = {std:.6g}"
     out.print(f"sigma_g = {summary['sigma_g']:.4f} (paper's convention){noise}")
     if summary["note"]:
         out.print(f"[bold red]note:[/] {summary['note']}")
 
 
 def methods(described: list[dict[str, Any]]) -> None:
-    table = Table(title="methods (releases of a 70-round run with the defaults; memory in numbers kept per client)")
-    for name in ("name", "what it does", "parameters", "releases", "memory"):
-        table.add_column(name)
+    """Each method as a short paragraph: a table would cut its parameters off."""
     for m in described:
+        out.print(f"[bold]{m['name']}[/]: {m['about']}", highlight=False)
         values = ", ".join(f"{k}={'auto' if v is None else v}" for k, v in m["parameters"].items())
-        table.add_row(m["name"], m["about"], values, "; ".join(f"{r['releases']} x {r['what']}" for r in m["ledger"]),
-                      m["memory"])
-    out.print(table)
+        out.print(f"    parameters: {values}", highlight=False)
+        released = "; ".join(f"{r['releases']} x {r['what']}" for r in m["ledger"])
+        out.print(f"    releases in 70 rounds: {released}; client memory: {m['memory']}", highlight=False)
+        if m["presets"]:
+            out.print(f"    presets: {', '.join(m['presets'])}", highlight=False)
 
 
 def split(data: Split, stats: Statistics) -> None:
-    table = Table(title=f"{data.data.name}: {data.description}")
-    for name in ("client", *(f"class {c}" for c in range(stats.counts.shape[1])), "total", "KL", "absent"):
+    table = Table(title=f"{data.data.name}: {data.description}; records per client and class", box=SIMPLE)
+    for name in ("client", *map(str, range(stats.counts.shape[1])), "total", "KL", "absent"):
         table.add_column(name, justify="right")
     for i, row in enumerate(stats.counts):
         table.add_row(str(i), *map(str, row), str(row.sum()), f"{stats.kl[i]:.3f}", str(stats.absent[i]))

@@ -26,8 +26,9 @@ def describe(name: str) -> dict[str, Any]:
     70
     """
     method = methods.make(name)
-    priced = plan(method, softmax_head(), sizes=[100] * 20, shape=(_FEATURES,), classes=_CLASSES,
-                  budget=Budget(1.0), rounds=70)
+    priced = plan(
+        method, softmax_head(), sizes=[100] * 20, shape=(_FEATURES,), classes=_CLASSES, budget=Budget(1.0), rounds=70
+    )
     return {
         "name": name,
         "about": (inspect.getdoc(methods.factory(name)) or "").split("\n")[0],
@@ -45,4 +46,3 @@ def _memory(method: Any) -> str:
     dim = (_FEATURES + 1) * _CLASSES
     words = f"{kept // dim}·d kept" if kept else "nothing kept"
     return words + (", O((p+1)²) once" if method.setup is not None else "")
-

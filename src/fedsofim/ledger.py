@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer, eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedsofim.errors import Refused
@@ -55,7 +56,7 @@ class Program:
     sites: tuple[Site, ...]
 
     def __call__(self, inputs: Inputs) -> tuple[Any, Any]:
-        flat = jax.core.eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *jax.tree.leaves(inputs))
+        flat = eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *jax.tree.leaves(inputs))
         return jax.tree.unflatten(self.outputs, flat)
 
 
@@ -67,8 +68,9 @@ def audit(client: Callable, model: Model, inputs: Inputs, facts: Facts, rounds: 
     """
 
     def program(i: Inputs):
-        door = Private(i.records, model, i.key, i.index, i.stds, [], i.size, i.round,
-                       facts._replace(noise_std=i.noise_std))
+        door = Private(
+            i.records, model, i.key, i.index, i.stds, [], i.size, i.round, facts._replace(noise_std=i.noise_std)
+        )
         return client(door, i.params, i.state, i.memory)
 
     try:
@@ -92,8 +94,17 @@ def audit(client: Callable, model: Model, inputs: Inputs, facts: Facts, rounds: 
 def _charge(site: Site, times: int, rounds: int, offset: int) -> Charge:
     weight = times * site.noise.cost(rounds)
     charged = times * site.noise.charged(rounds) if isinstance(site.noise, Mischarged) else None
-    return Charge(offset + site.number, site.label, site.clip, site.query.ratio, times * rounds, weight,
-                  site.sample, site.share, charged)
+    return Charge(
+        offset + site.number,
+        site.label,
+        site.clip,
+        site.query.ratio,
+        times * rounds,
+        weight,
+        site.sample,
+        site.share,
+        charged,
+    )
 
 
 def _output(path: str) -> str:
@@ -157,7 +168,7 @@ class _Walk:
 
     def const(self, value: Any) -> _Value:
         """A captured scalar is a setting; a captured array, or a record kept from inside a sum, is not."""
-        if isinstance(value, jax.core.Tracer):
+        if isinstance(value, Tracer):
             try:
                 jnp.isnan(value)  # fails unless the value belongs to a trace that still runs (a sweep's setting)
             except jax.errors.UnexpectedTracerError as error:
@@ -197,7 +208,7 @@ class _Walk:
     def release(self, eqn, args: list[_Value], loops: tuple) -> list[_Value]:
         site, op = eqn.params["site"], operands(args)
         if any(_releases_in(j) for j in _jaxprs_in(getattr(site.query, "jaxpr", None))):
-            raise Refused(f"the per-record function of '{site.label}' itself opens the door; release one, then the other")
+            raise Refused(f"the per-record function of '{site.label}' itself opens the door; release it before")
         for const in op.consts:
             if const.taint:
                 raise Refused(
@@ -207,7 +218,7 @@ class _Walk:
                 )
         missing = [scan for scan, _ in loops if scan not in op.key.loops]
         if missing or KEY not in op.key.taint:
-            raise Refused(f"the noise of '{site.label}' would repeat in every step of a loop; use door.scan, not lax.scan")
+            raise Refused(f"the noise of '{site.label}' would repeat in every step of a loop; use door.scan")
         if self.recording:
             if op.key.name in self.keys_used:
                 raise Refused(
@@ -308,4 +319,3 @@ def _words(taint: frozenset[str]) -> str:
 
 def _scalar(value: Any) -> str:
     return str(jnp.asarray(value).tolist())
-

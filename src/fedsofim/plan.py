@@ -159,13 +159,35 @@ def plan(
         multipliers = privacy.calibrate(charges, budget)
     elif multiplier is not None:
         multipliers = privacy.at_multiplier(charges, multiplier)
-    return Plan(method, model, program, setup, multipliers, budget, rounds, clip, tuple(int(s) for s in sizes),
-                classes, trust, weights, standardize, moments)
+    return Plan(
+        method,
+        model,
+        program,
+        setup,
+        multipliers,
+        budget,
+        rounds,
+        clip,
+        tuple(int(s) for s in sizes),
+        classes,
+        trust,
+        weights,
+        standardize,
+        moments,
+    )
 
 
 @lru_cache(maxsize=256)
-def audited(method: Method, model: Model, shape: tuple[int, ...], classes: int, blocks: tuple[int, int], clients: int,
-            rounds: int, clip: float) -> tuple[Program, Program | None]:
+def audited(
+    method: Method,
+    model: Model,
+    shape: tuple[int, ...],
+    classes: int,
+    blocks: tuple[int, int],
+    clients: int,
+    rounds: int,
+    clip: float,
+) -> tuple[Program, Program | None]:
     """The method's programs, read and counted. Cached: seeds and budgets of one setting share one compilation."""
     facts = Facts(rounds, clients, clip, 0.0)
     inputs = input_shapes(method, model, shape, classes, blocks)
@@ -173,13 +195,28 @@ def audited(method: Method, model: Model, shape: tuple[int, ...], classes: int, 
     if method.setup is None:
         return program, None
     ask = method.setup.client
-    setup = audit(lambda door, params, state, memory: (ask(door, params), ()), model,
-                  inputs._replace(state=(), memory=()), facts, 1, offset=MAX_SITES)
+    setup = audit(
+        lambda door, params, state, memory: (ask(door, params), ()),
+        model,
+        inputs._replace(state=(), memory=()),
+        facts,
+        1,
+        offset=MAX_SITES,
+    )
     return program, setup
 
 
-def audited_moments(method: Method, model: Model, how: PrivateMoments, shape: tuple[int, ...], classes: int,
-                    blocks: tuple[int, int], clients: int, rounds: int, clip: float) -> Program:
+def audited_moments(
+    method: Method,
+    model: Model,
+    how: PrivateMoments,
+    shape: tuple[int, ...],
+    classes: int,
+    blocks: tuple[int, int],
+    clients: int,
+    rounds: int,
+    clip: float,
+) -> Program:
     """The one-shot release of feature moments, read and counted like any other program."""
     inputs = input_shapes(method, model, shape, classes, blocks)._replace(state=(), memory=())
     return audit(moments_client(how), model, inputs, Facts(rounds, clients, clip, 0.0), 1, offset=2 * MAX_SITES)

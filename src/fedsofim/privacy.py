@@ -131,7 +131,7 @@ def _root(increasing, start: float) -> float:
     step = 1.0
     while increasing(high) < 0:
         high, step = high + step, 2 * step
-    return low if low == high else float(brentq(increasing, low, high, xtol=1e-14, rtol=1e-14))
+    return low if low == high else brentq(increasing, low, high, xtol=1e-14, rtol=1e-14)  # type: ignore[arg-type]
 
 
 # --- whole ledgers ------------------------------------------------------------------------------------------
@@ -220,7 +220,7 @@ def _calibrate_sampled(charges, common, fixed: dict[int, float], budget: Budget)
     low = full - 1.0
     while excess(low) > 0:
         low -= 1.0
-    return math.exp(float(brentq(excess, low, full + 0.5, xtol=1e-4))) * (1 + 2e-4)  # never below the root
+    return math.exp(brentq(excess, low, full + 0.5, xtol=1e-4)) * (1 + 2e-4)  # type: ignore[arg-type]  # never below the root
 
 
 # --- checks -------------------------------------------------------------------------------------------------

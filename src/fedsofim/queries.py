@@ -14,13 +14,19 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+from jax.core import eval_jaxpr
 
 _MICRO_BATCH = 2**21  # numbers a per-record gradient buffer may hold: bounds memory at records x parameters
 
 
 class Query(Protocol):
-    ratio: float
-    wide: bool  # may all blocks be computed at once (closed forms), or one after another (memory)
+    @property
+    def ratio(self) -> float: ...
+
+    @property
+    def wide(self) -> bool:
+        """May all blocks be computed at once (closed forms), or one after another (memory)?"""
+        ...
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
         """Shapes of the summed leaves."""
@@ -60,16 +66,16 @@ class PerRecord:
     def block(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
         dim = sum(math.prod(s.shape) for s in self.shapes)
         micro = _divisor(len(y), max(1, _MICRO_BATCH // max(dim, 1)))
-        split = [a.reshape((-1, micro) + a.shape[1:]) for a in (x, y, weight)]
+        split = [a.reshape((-1, micro, *a.shape[1:])) for a in (x, y, weight)]
         start = [jnp.zeros(s.shape, s.dtype) for s in self.shapes]
 
         def add(total, batch):
-            return [t + s for t, s in zip(total, self._micro(consts, *batch, clip), strict=True)], None
+            return [t + s for t, s in zip(total, self._micro(consts, *batch, clip=clip), strict=True)], None
 
         return jax.lax.scan(add, start, tuple(split))[0]
 
     def _micro(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        vectors = jax.vmap(lambda a, b: jax.core.eval_jaxpr(self.jaxpr, consts, a, b))(x, y)
+        vectors = jax.vmap(lambda a, b: eval_jaxpr(self.jaxpr, consts, a, b))(x, y)
         squares = [jnp.sum(jnp.square(v.reshape(len(y), -1)), axis=1) for v in vectors]
         factor = clip_factor(jnp.sqrt(sum(squares[1:], squares[0])), clip) * weight
         keep = factor > 0
@@ -124,7 +130,7 @@ class SecondMoment:
         return [jax.ShapeDtypeStruct((size * (size + 1) // 2,), shape.dtype)]
 
     def block(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        (v,) = jax.vmap(lambda a, b: jax.core.eval_jaxpr(self.vector.jaxpr, consts, a, b))(x, y)
+        (v,) = jax.vmap(lambda a, b: eval_jaxpr(self.vector.jaxpr, consts, a, b))(x, y)
         factor = clip_factor(jnp.linalg.norm(v, axis=1), math.sqrt(clip))  # the matrix is what `clip` bounds
         v = jnp.where(factor[:, None] > 0, v * factor[:, None], 0.0)
         return [half_of((v * weight[:, None]).T @ v)]

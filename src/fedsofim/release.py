@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -76,25 +77,54 @@ class Private:
     round: Any
     facts: Facts
 
-    def gradient(self, params, *, clip: float | None = None, noise: float | Mechanism = 1.0,
-                 sample: float = 1.0, share: float | None = None):
+    def gradient(
+        self,
+        params,
+        *,
+        clip: float | None = None,
+        noise: float | Mechanism = 1.0,
+        sample: float = 1.0,
+        share: float | None = None,
+    ):
         """Σ_j clip(∇loss(params; x_j, y_j)) + noise, shaped like params."""
-        if type(self._model.gradient) in TRUSTED:
+        closed = self._model.gradient
+        if closed is not None and type(closed) in TRUSTED:
             (leaf,) = jax.tree.leaves(params)
-            (out,) = self._release("gradient", self._model.gradient, [leaf], clip, noise, sample, share)
+            (out,) = self._release("gradient", closed, [leaf], clip, noise, sample, share)
             return jax.tree.unflatten(jax.tree.structure(params), [out])
         loss = self._model.loss
-        return self.sum(lambda x, y: jax.grad(loss)(params, x, y), clip=clip, noise=noise, sample=sample,
-                        share=share, label="gradient")
+        return self.sum(
+            lambda x, y: jax.grad(loss)(params, x, y),
+            clip=clip,
+            noise=noise,
+            sample=sample,
+            share=share,
+            label="gradient",
+        )
 
-    def sum(self, fn: Callable, *, clip: float | None = None, noise: float | Mechanism = 1.0,
-            sample: float = 1.0, share: float | None = None, label: str = "sum"):
+    def sum(
+        self,
+        fn: Callable,
+        *,
+        clip: float | None = None,
+        noise: float | Mechanism = 1.0,
+        sample: float = 1.0,
+        share: float | None = None,
+        label: str = "sum",
+    ):
         """Σ_j clip(fn(x_j, y_j)) + noise: fn maps one record to a pytree, clipped over all leaves jointly."""
         query, consts, tree = PerRecord.trace(fn, *self._record())
         return jax.tree.unflatten(tree, self._release(label, query, consts, clip, noise, sample, share))
 
-    def second_moment(self, fn: Callable, *, clip: float, noise: float | Mechanism = 1.0,
-                      share: float | None = None, label: str = "second moment"):
+    def second_moment(
+        self,
+        fn: Callable,
+        *,
+        clip: float,
+        noise: float | Mechanism = 1.0,
+        share: float | None = None,
+        label: str = "second moment",
+    ):
         """Σ_j v_j v_jᵀ + symmetric noise, v_j = fn(x_j, y_j) clipped to norm `clip`: sensitivity sqrt(2)·clip²."""
         query, consts, _ = PerRecord.trace(fn, *self._record())
         if len(query.shapes) != 1 or len(query.shapes[0].shape) != 1:
@@ -119,8 +149,16 @@ class Private:
         self._sites.append(None)
         return jax.random.fold_in(self._key, len(self._sites) - 1)
 
-    def _release(self, label: str, query: Query, consts: Sequence, clip: float | None,
-                 noise: float | Mechanism, sample: float, share: float | None) -> list:
+    def _release(
+        self,
+        label: str,
+        query: Query,
+        consts: Sequence,
+        clip: float | None,
+        noise: float | Mechanism,
+        sample: float,
+        share: float | None,
+    ) -> list:
         clip = self.facts.clip if clip is None else float(clip)
         if not clip > 0:
             raise InputError(f"clip is {clip}; expected a number above 0")
@@ -133,9 +171,7 @@ class Private:
             raise Refused(f"more than {MAX_SITES} releases are written out in one program; use door.scan")
         site = Site(number, label, query, clip, as_mechanism(noise), sample, share)
         key = self._next_key()
-        return dp_release.bind(
-            key, self.round, self._index, self._stds[number], *self._records, *consts, site=site
-        )
+        return dp_release.bind(key, self.round, self._index, self._stds[number], *self._records, *consts, site=site)
 
 
 # --- the primitive ------------------------------------------------------------------------------------------
@@ -148,7 +184,8 @@ _RECORD_FIELDS = len(Records._fields)
 def operands(args: Sequence) -> Operands:
     """The flat operands of a dp_release, named."""
     end = 4 + _RECORD_FIELDS
-    return Operands(*args[:4], Records(*args[4:end]), list(args[end:]))
+    key, round, index, std = args[:4]
+    return Operands(key, round, index, std, Records(*args[4:end]), list(args[end:]))
 
 
 def _one_client(*args, site: Site) -> list[jax.Array]:
@@ -225,7 +262,7 @@ def _sampled(site: Site, keys, round, records: Records) -> Records:
 @dp_release.def_abstract_eval
 def _shapes(*avals, site: Site):
     outputs = site.query.outputs(avals[4 + _RECORD_FIELDS :])
-    return [jax.core.ShapedArray(s.shape, s.dtype) for s in outputs]
+    return [ShapedArray(s.shape, s.dtype) for s in outputs]
 
 
 dp_release.def_impl(jax.jit(_one_client, static_argnames="site"))

@@ -102,8 +102,9 @@ class Federation(NamedTuple):
     key: jax.Array  # of all noise in the run
 
 
-def federated_round(method: Method, program: Program, facts: Facts, pooled: bool, clients: Federation,
-                    carry: Carry, t: jax.Array) -> Carry:
+def federated_round(
+    method: Method, program: Program, facts: Facts, pooled: bool, clients: Federation, carry: Carry, t: jax.Array
+) -> Carry:
     """One round: every client answers through its door, the server averages and takes a step."""
     ask = ask_pooled if pooled else ask_each
     mean, memory = ask(program, clients, carry, t)
@@ -117,8 +118,11 @@ def ask_each(program: Program, clients: Federation, carry: Carry, t: jax.Array) 
 
     def client(memory, index, size):
         key = jax.random.fold_in(clients.key, index)
-        return program(Inputs(carry.params, carry.state, memory, key, index, size, t, clients.noise_std,
-                              clients.stds, clients.records))
+        return program(
+            Inputs(
+                carry.params, carry.state, memory, key, index, size, t, clients.noise_std, clients.stds, clients.records
+            )
+        )
 
     indices = jnp.arange(len(clients.sizes), dtype=jnp.int32)
     uploads, memory = jax.vmap(client)(carry.memory, indices, clients.sizes)
@@ -133,5 +137,17 @@ def ask_pooled(program: Program, clients: Federation, carry: Carry, t: jax.Array
     records that carry those weights, as a client of size 1.
     """
     index, size = jnp.zeros((), jnp.int32), clients.sizes[0]
-    return program(Inputs(carry.params, carry.state, carry.memory, clients.key, index, size, t, clients.noise_std,
-                          clients.stds, clients.records))
+    return program(
+        Inputs(
+            carry.params,
+            carry.state,
+            carry.memory,
+            clients.key,
+            index,
+            size,
+            t,
+            clients.noise_std,
+            clients.stds,
+            clients.records,
+        )
+    )

@@ -18,7 +18,6 @@ from fedsofim.release import MAX_SITES, Facts
 from fedsofim.round import Carry, Federation, Method, federated_round
 from fedsofim.standardize import apply_moments
 
-
 _ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
 
 
@@ -41,8 +40,15 @@ class Static(NamedTuple):
     every: int
 
 
-def simulate(plan: Plan, data: Split, seed: int = 0, *, every: int = 1, pool: bool = True,
-             progress: Callable[[int], None] | None = None) -> tuple[Any, Trace]:
+def simulate(
+    plan: Plan,
+    data: Split,
+    seed: int = 0,
+    *,
+    every: int = 1,
+    pool: bool = True,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Any, Trace]:
     """Train by the plan; the final parameters and the trace. Equal seeds give bit-identical results.
 
     `pool=False` runs each client apart even where their mean could be computed at once (same law, other draws).
@@ -72,7 +78,7 @@ def federation(plan: Plan, data: Split, key: jax.Array, pooled: bool) -> Federat
     if pooled:
         a = weights / np.asarray(plan.sizes)
         wide = plan.program.sites[0].query.wide
-        laid = records.flat(x, y, data.parts, a) if wide else _weighted(x, y, data, a)
+        laid = records.flat(x, y, data.parts, a.tolist()) if wide else _weighted(x, y, data, a)
         sizes, stds = np.ones(1), stds * plan.noise_gain
     else:
         laid, sizes = records.pack(x, y, data.parts), np.asarray(plan.sizes)
@@ -105,7 +111,9 @@ def one_shot(plan: Plan, program: Program, offset: int, data: Split, params: Any
     base = jax.random.fold_in(key, len(plan.sizes) + offset)  # apart from every client's key of the rounds
 
     def client(index, size):
-        inputs = Inputs(params, (), (), jax.random.fold_in(base, index), index, size, jnp.int32(0), noise_std, stds, laid)
+        inputs = Inputs(
+            params, (), (), jax.random.fold_in(base, index), index, size, jnp.int32(0), noise_std, stds, laid
+        )
         return program(inputs)[0]
 
     indices = jnp.arange(len(plan.sizes), dtype=jnp.int32)

@@ -37,8 +37,12 @@ def moments_client(how: PrivateMoments) -> Callable:
     """The client's program: mean of x/r and of (x/r)², noisy. |x| <= r gives a joint norm of at most sqrt(2)."""
 
     def client(door: Any, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-        total = door.sum(lambda x, y: {"first": x / how.radius, "second": (x / how.radius) ** 2},
-                         clip=math.sqrt(2.0), share=how.share, label=LABEL)
+        total = door.sum(
+            lambda x, y: {"first": x / how.radius, "second": (x / how.radius) ** 2},
+            clip=math.sqrt(2.0),
+            share=how.share,
+            label=LABEL,
+        )
         return {k: v / door.size for k, v in total.items()}, ()
 
     return client
@@ -56,6 +60,11 @@ def apply_moments(data: Split, how: PrivateMoments, released: dict[str, Any]) ->
 
     d = data.data
     note = f"by private moments (share {how.share:g} of the budget, radius {how.radius:g}); in the ledger"
-    fresh = replace(d, x_train=mapped(d.x_train), x_test=mapped(d.x_test), x_val=mapped(d.x_val),
-                    notes=d.notes | {"standardised": note})
+    fresh = replace(
+        d,
+        x_train=mapped(d.x_train),
+        x_test=mapped(d.x_test),
+        x_val=mapped(d.x_val),
+        notes=d.notes | {"standardised": note},
+    )
     return replace(data, data=fresh)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -79,7 +79,7 @@ class Run:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         leaves = {f"leaf{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(self.params))}
-        write_whole(folder / "params.npz", lambda f: np.savez(f, **leaves))
+        write_whole(folder / "params.npz", lambda f: np.savez(f, **cast(Any, leaves)))
         text = json.dumps(self.summary(), indent=2)
         write_whole(folder / "result.json", lambda f: f.write(text.encode()))
         return folder
@@ -105,8 +105,9 @@ def train(
     `standardize` first releases the features' moments, charged to the same budget; the run's `data` is then the
     standardised one, and so is what its `predict` takes.
     """
-    settled = plan_for(data, method, budget, rounds, clip=clip, trust=trust, weights=weights, model=model,
-                       standardize=standardize)
+    settled = plan_for(
+        data, method, budget, rounds, clip=clip, trust=trust, weights=weights, model=model, standardize=standardize
+    )
     began = time.perf_counter()
     data = standardized(settled, data, seed)
     params, trace = simulate(settled, data, seed, every=every, progress=progress)
@@ -114,14 +115,33 @@ def train(
     return Run(settled, data, seed, params, trace, time.perf_counter() - began)
 
 
-def plan_for(data: Split, method: Method, budget: Budget | None, rounds: int, *, clip: float = 10.0,
-             trust: Trust = "local", weights: Weights = "uniform", model: Model | None = None,
-             standardize: PrivateMoments | None = None) -> Plan:
+def plan_for(
+    data: Split,
+    method: Method,
+    budget: Budget | None,
+    rounds: int,
+    *,
+    clip: float = 10.0,
+    trust: Trust = "local",
+    weights: Weights = "uniform",
+    model: Model | None = None,
+    standardize: PrivateMoments | None = None,
+) -> Plan:
     """The priced plan of a run on this data: reads shapes, sizes and the largest feature only."""
     _check_scale(data)
-    return plan(method, model or softmax_head(), sizes=data.sizes, shape=data.data.x_train.shape[1:],
-                classes=data.data.classes, budget=budget, rounds=rounds, clip=clip, trust=trust, weights=weights,
-                standardize=standardize)
+    return plan(
+        method,
+        model or softmax_head(),
+        sizes=data.sizes,
+        shape=data.data.x_train.shape[1:],
+        classes=data.data.classes,
+        budget=budget,
+        rounds=rounds,
+        clip=clip,
+        trust=trust,
+        weights=weights,
+        standardize=standardize,
+    )
 
 
 def privacy_summary(p: Plan) -> dict[str, Any]:
@@ -156,4 +176,6 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
 def _check_scale(data: Split) -> None:
     largest = float(np.abs(data.data.x_train).max())
     if largest > 1e15:  # its square no longer fits float32, so norms would not either
-        raise InputError(f"{data.data.name}: a feature has size {largest:.3g}; expected below 1e15. Rescale by a public constant")
+        raise InputError(
+            f"{data.data.name}: a feature has size {largest:.3g}; expected below 1e15. Rescale by a public constant"
+        )

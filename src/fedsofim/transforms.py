@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from jax.core import Tracer
 
 from fedsofim.errors import InputError, unknown
 
@@ -23,7 +24,7 @@ WarmupKind = Literal["hard", "blend"]
 
 
 class SofimState(NamedTuple):
-    count: jax.Array
+    t: jax.Array  # updates made so far
     momentum: Any
 
 
@@ -59,11 +60,11 @@ def scale_by_sofim(
         momentum = jax.tree.map(lambda m, g: beta * m + (1 - beta) * g, state.momentum, updates)
         real = _scalar_type(momentum)
         # M̂ is M times a scalar: keep the scalar, so that no second buffer is needed
-        t = state.count.astype(real)
+        t = state.t.astype(real)
         correct = 1 / (1 - beta ** (t + 1)) if bias_correction else jnp.ones((), real)
         a, b = coefficients(updates, momentum, correct, t)
         step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
-        return step, SofimState(state.count + 1, momentum)
+        return step, SofimState(state.t + 1, momentum)
 
     def coefficients(g: Any, m: Any, correct: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Numbers (a, b) with step = a·G + b·M."""
@@ -83,10 +84,12 @@ def scale_by_sofim(
         mix = jnp.minimum(t / warmup, 1.0)
         return (1 - mix) * plain[0] + mix * full[0], (1 - mix) * plain[1] + mix * full[1]
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
 
 
-def sofim(learning_rate: optax.ScalarOrSchedule, weight_decay: float = 0.0, **kwargs: Any) -> optax.GradientTransformation:
+def sofim(
+    learning_rate: optax.ScalarOrSchedule, weight_decay: float = 0.0, **kwargs: Any
+) -> optax.GradientTransformation:
     """SOFIM with a step size and decoupled weight decay: theta -= η·(step + λ·theta)."""
     return optax.chain(
         scale_by_sofim(**kwargs), optax.add_decayed_weights(weight_decay), optax.scale_by_learning_rate(learning_rate)
@@ -119,9 +122,9 @@ def check_sofim(rho: Any, beta: Any, direction: str, warmup: int, warmup_kind: s
     ):
         if value not in known:
             raise unknown(kind, value, known)
-    if not isinstance(rho, jax.core.Tracer) and not rho > 0:
+    if not isinstance(rho, Tracer) and not rho > 0:
         raise InputError(f"rho is {rho}; expected a number above 0, or F has no inverse")
-    if not isinstance(beta, jax.core.Tracer) and not 0 <= beta < 1:
+    if not isinstance(beta, Tracer) and not 0 <= beta < 1:
         raise InputError(f"beta is {beta}; expected 0 <= beta < 1")
     if warmup < 0:
         raise InputError(f"warmup is {warmup}; expected a number of rounds >= 0")
@@ -135,5 +138,4 @@ def _scalar_type(tree: Any) -> Any:
 def _dot(a: Any, b: Any) -> jax.Array:
     real = _scalar_type(a)
     products = jax.tree.map(lambda x, y: jnp.sum(x.astype(real) * y.astype(real)), a, b)
-    leaves = jax.tree.leaves(products)
-    return sum(leaves[1:], leaves[0])
+    return jax.tree.reduce(jnp.add, products)

@@ -35,8 +35,18 @@ class Dataset:
         return self.x_train.shape[1]
 
     @staticmethod
-    def of(name: str, *, x_train: Any, y_train: Any, x_test: Any, y_test: Any, x_val: Any = None,
-           y_val: Any = None, owner: Any = None, notes: dict[str, Any] | None = None) -> "Dataset":
+    def of(
+        name: str,
+        *,
+        x_train: Any,
+        y_train: Any,
+        x_test: Any,
+        y_test: Any,
+        x_val: Any = None,
+        y_val: Any = None,
+        owner: Any = None,
+        notes: dict[str, Any] | None = None,
+    ) -> "Dataset":
         """Check the arrays of every part against each other and build the dataset."""
         train = _part(name, "train", x_train, y_train, None)
         width = train[0].shape[1]
@@ -68,9 +78,9 @@ def _part(name: str, part: str, x: Any, y: Any, width: int | None) -> tuple[np.n
         raise InputError(f"{name}: x_{part} has {x.shape[1]} features but x_train has {width}")
     if not np.issubdtype(x.dtype, np.number):
         raise InputError(f"{name}: x_{part} holds {x.dtype} values; expected numbers")
-    if not np.issubdtype(y.dtype, np.integer):
-        if not np.issubdtype(y.dtype, np.floating) or not np.array_equal(y, np.floor(y)):
-            raise InputError(f"{name}: y_{part} holds {y.dtype} values; expected whole numbers 0, 1, 2, ...")
+    whole = np.issubdtype(y.dtype, np.floating) and bool(np.all(np.isfinite(y) & (y == np.floor(y))))
+    if not np.issubdtype(y.dtype, np.integer) and not whole:
+        raise InputError(f"{name}: y_{part} holds {y.dtype} values; expected whole numbers 0, 1, 2, ...")
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         row, column = bad[0]

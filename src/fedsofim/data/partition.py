@@ -112,5 +112,6 @@ def _check_sizes(parts: Sequence[np.ndarray], min_size: int, alpha: float, seed:
     if sizes[least] < max(min_size, 1):
         raise InputError(
             f"client {least} would hold {sizes[least]} records, fewer than {max(min_size, 1)}, under "
-            f"dirichlet({alpha:g}) with seed {seed} and {len(parts)} clients; use fewer clients, a larger alpha or another seed"
+            f"dirichlet({alpha:g}) with seed {seed} and {len(parts)} clients; use fewer clients, a larger alpha "
+            "or another seed"
         )

@@ -70,7 +70,8 @@ def presets(name: str) -> dict[str, Any]:
 def _preset(name: str, preset: str, epsilon: float | None) -> dict[str, Any]:
     known = presets(name)
     if preset not in known:
-        raise unknown(f"preset of {name}", preset, known) if known else InputError(f"{name} has no presets; leave preset out")
+        none = InputError(f"{name} has no presets; leave preset out")
+        raise unknown(f"preset of {name}", preset, known) if known else none
     table = known[preset]
     if not all(isinstance(k, float) for k in table):
         return dict(table)
@@ -104,7 +105,16 @@ def _value(name: str, build: Callable, key: str, value: Any) -> Any:
 
 def _parse(kind: Any, text: str) -> Any:
     if kind is bool:
-        words = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
+        words = {
+            "true": True,
+            "1": True,
+            "on": True,
+            "yes": True,
+            "false": False,
+            "0": False,
+            "off": False,
+            "no": False,
+        }
         if text.lower() not in words:
             raise ValueError(text)
         return words[text.lower()]
