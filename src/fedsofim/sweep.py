@@ -18,6 +18,7 @@ from fedsofim import methods, simulate
 from fedsofim.data.partition import Split
 from fedsofim.plan import Plan
 from fedsofim.privacy import Budget
+from fedsofim.release import MAX_SITES
 from fedsofim.round import Carry, Federation, Method, OneGradient, Setup
 from fedsofim.simulate import Static, Trace
 from fedsofim.train import plan_for
@@ -108,7 +109,9 @@ def _score_group(plan: Plan, data: Split, values: list[np.ndarray], seed: int) -
     clients = simulate.federation(plan, data, noise_key, plan.pooled)
     plain = replace(plan, method=plan.method._replace(setup=None))
     carry = simulate.start(plain, clients, data, init_key)
-    mean = simulate._one_shot(plan, data, carry.params, noise_key) if plan.method.setup else None
+    mean = None
+    if plan.setup is not None:
+        mean = simulate.one_shot(plan, plan.setup, MAX_SITES, data, carry.params, noise_key)
     test = (jnp.asarray(data.data.x_test), jnp.asarray(data.data.y_test))
     static = _static(plan, plan.rounds)
     return np.array([float(_final(static, clients, test, mean, carry, jnp.asarray(v))) for v in values])
