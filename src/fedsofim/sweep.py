@@ -124,6 +124,6 @@ def _final(static: Static, clients: Any, test: Any, mean: Any, carry: Any, hyper
     if static.method.setup is not None:
         begin = begin._replace(state=static.method.setup.server(mean, begin.state))
     ts = jnp.arange(static.every, dtype=jnp.int32)
-    end, (accuracy, loss) = simulate._advance.__wrapped__(static, clients, test, static.every, begin, ts)
+    end, (accuracy, loss) = simulate._advance(static, clients, test, static.every, begin, ts)
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves((end.params, loss[-1]))]
     return jnp.where(jnp.stack(finite).all(), accuracy[-1], jnp.float32(math.nan))

@@ -164,8 +164,8 @@ class Trials:
 def write_winners(path: Path, winners: list[Winner], search: Search, data: Split) -> None:
     """The winners as TOML, with how they were found and what that did not cover."""
     lines = [
-        f"# Settings chosen by `fedsofim tune --strategy {search.strategy}` on {data.data.name}: {search.rounds} rounds,",
-        f"# seed {search.seed}, {search.holdout:g} of every client's training records held out to score on.",
+        f"# Settings chosen by `fedsofim tune --strategy {search.strategy}` on {data.data.name}:",
+        f"# {search.rounds} rounds, seed {search.seed}, {search.holdout:g} of every client's training records held out to score on.",
         f"# {NOT_COVERED}",
     ]
     for label in dict.fromkeys(w.entry.label for w in winners):

@@ -25,8 +25,8 @@ def mcnemar_table(results: Results, place: tuple[str, str]) -> Table | None:
     columns = ("ε", "seed", "method", "against", "n10", "n01", "χ²", "p", "p (Holm)", "better at 5 %")
     note = (
         "n10: records only the method gets right, n01: only the other. McNemar's χ² with continuity correction, exact "
-        f"binomial below 25 disagreements; Holm's correction over these {len(tests)} tests. A test compares two trained "
-        "models on these test records; it does not see how results vary between seeds."
+        f"binomial below 25 disagreements; Holm's correction over these {len(tests)} tests. A test compares two "
+        "trained models on these test records; it does not see how results vary between seeds."
     )
     return Table(
         f"mcnemar-{slug(place)}", f"McNemar's test: {place[0]}, {place[1]}", columns, tuple(rows), note

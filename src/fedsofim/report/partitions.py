@@ -18,8 +18,8 @@ def partition_table(dealt: dict[str, Any]) -> Table:
     ]  # fmt: skip
     sizes = counts.sum(axis=1)
     note = (
-        f"Sizes {sizes.min()} to {sizes.max()}, mean {sizes.mean():.1f}, std {sizes.std():.1f}, {sizes.sum()} records in "
-        f"all. KL of the class mix from uniform, in nats: mean {np.mean(dealt['kl']):.3f}, max {np.max(dealt['kl']):.3f}."
+        f"Sizes {sizes.min()} to {sizes.max()}, mean {sizes.mean():.1f}, std {sizes.std():.1f}, {sizes.sum()} records. "
+        f"KL of the class mix from uniform, in nats: mean {np.mean(dealt['kl']):.3f}, max {np.max(dealt['kl']):.3f}."
     )
     columns = ("client", *(f"class {c}" for c in range(counts.shape[1])), "total", "KL", "absent classes")
     place = (dealt["dataset"], dealt["partition"])

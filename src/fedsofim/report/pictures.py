@@ -8,7 +8,7 @@ from matplotlib.ticker import NullFormatter
 
 from fedsofim.figures import draw_curves, drawing, looks
 from fedsofim.report.accuracy import at
-from fedsofim.report.results import Results
+from fedsofim.report.results import Results, distinct
 from fedsofim.report.table import Table
 
 Place = tuple[str, str]
@@ -101,7 +101,7 @@ def partition_heatmap(dealt: dict[str, Any], path: Path) -> None:
     with drawing(path, (0.55 * counts.shape[1] + 2.2, 0.27 * len(counts) + 1.2)) as figure:
         axes = figure.subplots()
         axes.grid(visible=False)
-        image = axes.imshow(counts, cmap="cividis_r", aspect="auto")
+        image = axes.imshow(counts, cmap="Blues", aspect="auto")
         for (i, c), n in np.ndenumerate(counts):
             axes.text(c, i, str(n), ha="center", va="center", fontsize=6.5,
                       color="white" if n > 0.55 * counts.max() else "black")  # fmt: skip
@@ -116,18 +116,20 @@ def partition_heatmap(dealt: dict[str, Any], path: Path) -> None:
 def rounds_bars(results: Results, table: Table, path: Path) -> None:
     """Rounds to target by method, one panel per budget; a hatched full bar was not reached."""
     epsilons = sorted({row[0].value or 0.0 for row in table.rows})
+    names = distinct(row[1].text for row in table.rows)
     with drawing(path, (2.4 * len(epsilons) + 1.6, 0.26 * len(results.methods) + 1.2)) as figure:
         panels = figure.subplots(1, len(epsilons), squeeze=False, sharey=True)[0]
         for axes, epsilon in zip(panels, epsilons, strict=True):
             rows = [row for row in table.rows if row[0].value == epsilon]
-            for i, row in enumerate(rows):
+            for row in rows:
+                i = names.index(row[1].text)
                 value = row[3].value if row[3].value is not None else np.inf
                 reached = np.isfinite(value)
                 axes.barh(i, value if reached else results.rounds, color="#0072B2" if reached else "#ffffff",
                           edgecolor="#0072B2", hatch="" if reached else "///")  # fmt: skip
                 axes.text(value if reached else results.rounds, i, f" {row[3].text if reached else 'not'}", va="center",
                           fontsize=7)  # fmt: skip
-            axes.set_yticks(range(len(rows)), [row[1].text for row in rows])
+            axes.set_yticks(range(len(names)), names)
             axes.set_xlim(0, results.rounds * 1.15)
             axes.set_xlabel("rounds")
             axes.set_title(f"ε = {epsilon:g}")

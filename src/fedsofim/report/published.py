@@ -63,7 +63,7 @@ def close(published: tuple[float, float], measured: list[float]) -> bool:
 
 def _accuracy(results: Results, rows: list[Row]) -> Iterable[Table]:
     for place in results.places:
-        cells = []
+        cells, where = [], ", ".join(place)
         for row in rows:
             if not _same_place(place, row) or int(row["round"]) > results.rounds:
                 continue
@@ -75,9 +75,9 @@ def _accuracy(results: Results, rows: list[Row]) -> Iterable[Table]:
         if cells:
             columns = ("ε", "method", "round", "published", "measured", "difference", "reproduces")
             last = [c for c in cells if c[2].text == str(results.rounds)]
-            yield _table(f"published-final-{slug(place)}", f"Published and measured, last round: {place[0]}, {place[1]}",
+            yield _table(f"published-final-{slug(place)}", f"Published and measured, last round: {where}",
                          columns, last)  # fmt: skip
-            yield _table(f"published-{slug(place)}", f"Published and measured, every tenth round: {place[0]}, {place[1]}",
+            yield _table(f"published-{slug(place)}", f"Published and measured, every tenth round: {where}",
                          columns, cells)  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def _ablation(results: Results, rows: list[Row]) -> Iterable[Table]:
     if len({r.settings.get("variant", "full") for r in results.runs}) < 2:
         return
     for place in results.places:
-        cells = []
+        cells, where = [], ", ".join(place)
         for row in (r for r in rows if place[0].startswith(r["dataset"])):
             runs = [r for r in results.select(place, epsilon=float(row["epsilon"]))
                     if r.settings.get("variant", "full") == row["variant"] and r.factory == "fedsofim"
@@ -93,7 +93,7 @@ def _ablation(results: Results, rows: list[Row]) -> Iterable[Table]:
             if runs:
                 cells.append(_beside(row, (text(row["variant"]),), [r.final for r in runs]))
         columns = ("ε", "variant", "published", "measured", "difference", "reproduces")
-        yield _table(f"published-ablation-{slug(place)}", f"Ablation, published and measured: {place[0]}, {place[1]}",
+        yield _table(f"published-ablation-{slug(place)}", f"Ablation, published and measured: {where}",
                      columns, cells)  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def _rho(results: Results, rows: list[Row]) -> Iterable[Table]:
     if len({r.method for r in results.runs if " rho=" in r.method}) < 2:
         return
     for place in results.places:
-        cells = []
+        cells, where = [], ", ".join(place)
         for row in (r for r in rows if place[0].startswith(r["dataset"])):
             runs = [r for r in results.select(place, epsilon=float(row["epsilon"]))
                     if r.settings.get("rho") == float(row["rho"])]  # fmt: skip
@@ -109,7 +109,7 @@ def _rho(results: Results, rows: list[Row]) -> Iterable[Table]:
                 head = (Cell(row["rho"], float(row["rho"])),)
                 cells.append(_beside(row, head, [r.final for r in runs]))
         columns = ("ε", "rho", "published", "measured", "difference", "reproduces")
-        yield _table(f"published-rho-{slug(place)}", f"Sensitivity to rho, published and measured: {place[0]}, {place[1]}",
+        yield _table(f"published-rho-{slug(place)}", f"Sensitivity to rho, published and measured: {where}",
                      columns, cells)  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def _mcnemar(results: Results, rows: list[Row]) -> Iterable[Table]:
     for place in results.places:
         if not place[1].startswith("dirichlet"):
             continue
-        cells = []
+        cells, where = [], ", ".join(place)
         for row in (r for r in rows if place[0] == f"{r['dataset']}_{r['backbone']}"):
             epsilon = float(row["epsilon"])
             ours = {r.seed: r for r in results.select(place, "DP-FedSOFIM", epsilon) if _plain(r)}
@@ -137,7 +137,7 @@ def _mcnemar(results: Results, rows: list[Row]) -> Iterable[Table]:
         if cells:
             columns = ("ε", "against", "n10 / n01 published", "better, published", "n10 / n01 measured, by seed",
                        "better, measured", "published direction occurs")  # fmt: skip
-            yield Table(f"published-mcnemar-{slug(place)}", f"McNemar, published and measured: {place[0]}, {place[1]}",
+            yield Table(f"published-mcnemar-{slug(place)}", f"McNemar, published and measured: {where}",
                         columns, tuple(cells), "At 5 %, without correction, as published.")  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
     for place in results.places:
         column = f"{place[0]}_s"
         base = _fastest([r for r in results.select(place) if r.factory == REFERENCE])
-        if rows and column not in rows[0] or base is None or not place[1].startswith("dirichlet"):
+        if (rows and column not in rows[0]) or base is None or not place[1].startswith("dirichlet"):
             continue
         reference = next(float(r[column]) for r in rows if r["method"] == "DP-FedGD")
         for row in rows:
@@ -160,7 +160,7 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
                               number(float(row[column]) / reference), number(mine / base)))  # fmt: skip
     if cells:
         columns = ("data", "method", "ε", "local steps", "published ratio", "measured ratio")
-        yield Table("published-runtime", "Time per round over DP-FedGD's, published and measured", columns, tuple(cells),
+        yield Table("published-runtime", "Time per round over DP-FedGD's", columns, tuple(cells),
                     "Ratios within one machine and one experiment; fastest run of each cell.")  # fmt: skip
 
 

@@ -14,9 +14,9 @@ _LATEX = {
     "_": r"\_",
     "±": r"$\pm$",
     "ε": r"$\varepsilon$",
-    "ρ": r"$\rho$",
+    "\N{GREEK SMALL LETTER RHO}": r"$\rho$",
     "χ²": r"$\chi^2$",
-    "−": "-",
+    "\N{MINUS SIGN}": "-",
 }
 
 
@@ -100,7 +100,7 @@ class Table:
             ("tex", self.latex() + "\n"),
             ("csv", self.csv()),
         ):
-            write_whole(folder / f"{self.name}.{suffix}", lambda file: file.write(body.encode()))
+            write_whole(folder / f"{self.name}.{suffix}", lambda file, body=body: file.write(body.encode()))
 
 
 def text(words: object) -> Cell:
@@ -110,7 +110,7 @@ def text(words: object) -> Cell:
 def number(value: float | None, digits: int = 2, bold: bool = False, signed: bool = False) -> Cell:
     """A number, or a dash where there is none."""
     if value is None:
-        return Cell("–", float("-inf"))
+        return Cell("none", float("-inf"))
     return Cell(f"{value:{'+' if signed else ''}.{digits}f}", float(value), bold)
 
 

@@ -14,8 +14,8 @@ from fedsofim.report.published import published_tables
 from fedsofim.report.results import Results, read_results, write_rows
 
 _COVERED = (
-    "Covered: every release of each run, by the exact Gaussian account of what its client program lets out (replace one "
-    "record of one client). Every ε printed is derived from that ledger. Not covered: choosing settings by looking at "
+    "Covered: every release of each run, by the exact Gaussian account of what its client program lets out (replace "
+    "one record of one client). Every ε printed is derived from that ledger. Not covered: choosing settings by looking at "
     "results (fedsofim tune reads validation records without noise, and every trial spends the budget anew), and the "
     "test accuracies themselves, which are computed on records that are not protected."
 )
