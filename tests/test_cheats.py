@@ -147,6 +147,12 @@ def door_in_the_record_function(door, params, state, memory):
     return door.sum(lambda x, y: door.gradient(params), clip=1.0), memory
 
 
+def reduced_oddly(door, params, state, memory):
+    """A reduction whose rule ignores its operand in name; what is not looked into counts as using everything."""
+    first = jax.lax.reduce(door._records.x, jnp.float32(0), lambda a, b: a, (0, 1, 2))
+    return door.gradient(params), first
+
+
 CHEATS = [
     (raw_mean_added, "upload depends on the records"),
     (labels_counted, r"upload \['count'\] depends on the records"),
@@ -173,6 +179,7 @@ CHEATS = [
     (label_kept, "kept and used outside"),
     (printed, "remove the print or callback"),
     (called_back, "remove the print or callback"),
+    (reduced_oddly, "client memory depends on the records"),
     (door_in_the_record_function, "itself opens the door"),
 ]
 

@@ -173,6 +173,7 @@ def test_second_moment_is_symmetric_with_noise_of_the_right_size():
         lambda d: d.gradient(THETA, noise=0.0),
         lambda d: d.gradient(THETA, sample=0.0),
         lambda d: d.gradient(THETA, share=1.0),
+        lambda d: d.sum(lambda x, y: y, clip=1.0),
         lambda d: d.second_moment(lambda x, y: {"a": x, "b": x}, clip=1.0),
     ],
 )

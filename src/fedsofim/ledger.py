@@ -31,6 +31,13 @@ _REMEDY = {
 }
 
 
+#: Primitives that just run the program they hold; any other that holds one is not looked into.
+_CALLS = {
+    "jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call",
+    "custom_vmap_call",
+}  # fmt: skip
+
+
 class Inputs(NamedTuple):
     """What a client's program takes, in order. Private: key and records."""
 
@@ -192,8 +199,8 @@ class _Walk:
         if eqn.primitive.name in rules:
             return rules[eqn.primitive.name](eqn, args, loops)
         inner = [j for p in eqn.params.values() for j in _jaxprs_in(p)]
-        if len(inner) == 1 and len(_open(inner[0])[0].invars) == len(args):
-            return self.jaxpr(*_open(inner[0]), args, loops)  # jit, custom derivatives, checkpoint
+        if eqn.primitive.name in _CALLS and len(inner) == 1 and len(_open(inner[0])[0].invars) == len(args):
+            return self.jaxpr(*_open(inner[0]), args, loops)
         if any(_releases_in(j) for j in inner):
             raise Refused(f"a release stands inside '{eqn.primitive.name}', whose cost is not known; use door.scan")
         taint, seen = _union(a.taint for a in args), _union(a.loops for a in args)

@@ -113,7 +113,7 @@ class Private:
         label: str = "sum",
     ):
         """Σ_j clip(fn(x_j, y_j)) + noise: fn maps one record to a pytree, clipped over all leaves jointly."""
-        query, consts, tree = PerRecord.trace(fn, *self._record())
+        query, consts, tree = self._trace(fn)
         return jax.tree.unflatten(tree, self._release(label, query, consts, clip, noise, sample, share))
 
     def second_moment(
@@ -126,7 +126,7 @@ class Private:
         label: str = "second moment",
     ):
         """Σ_j v_j v_jᵀ + symmetric noise, v_j = fn(x_j, y_j) clipped to norm `clip`: sensitivity sqrt(2)·clip²."""
-        query, consts, _ = PerRecord.trace(fn, *self._record())
+        query, consts, _ = self._trace(fn)
         if len(query.shapes) != 1 or len(query.shapes[0].shape) != 1:
             raise InputError(f"second_moment needs one vector per record; the function returned {query.shapes}")
         (half,) = self._release(label, SecondMoment(query), consts, clip**2, noise, 1.0, share)
@@ -141,9 +141,17 @@ class Private:
 
         return jax.lax.scan(body, carry, keys)[0]
 
-    def _record(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+    def _trace(self, fn: Callable) -> tuple[PerRecord, list, Any]:
+        """The per-record function as a query; what it returns must be numbers that noise can be added to."""
         x, y = self._records.x, self._records.y
-        return jax.ShapeDtypeStruct(x.shape[2:], x.dtype), jax.ShapeDtypeStruct((), y.dtype)
+        record = jax.ShapeDtypeStruct(x.shape[2:], x.dtype), jax.ShapeDtypeStruct((), y.dtype)
+        query, consts, tree = PerRecord.trace(fn, *record)
+        for shape in query.shapes:
+            if not jnp.issubdtype(shape.dtype, jnp.floating):
+                raise InputError(
+                    f"the per-record function returned {shape.dtype}; expected floats, so cast with astype"
+                )
+        return query, consts, tree
 
     def _next_key(self):
         self._sites.append(None)
