@@ -20,12 +20,8 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
         honest = [runs for _, runs in block if within_budget(runs)] or [runs for _, runs in block]
         best = {t: max(at(runs, t)[0] for runs in honest) for t in rounds}
         for method, runs in block:
-            cells = [
-                spread(*at(runs, t), bold=within_budget(runs) and at(runs, t)[0] == best[t]) for t in rounds
-            ]
-            rows.append(
-                (Cell(f"{epsilon:g}", epsilon), text(marked(results, method)), *cells, spent_cell(runs))
-            )
+            cells = [spread(*at(runs, t), bold=within_budget(runs) and at(runs, t)[0] == best[t]) for t in rounds]
+            rows.append((Cell(f"{epsilon:g}", epsilon), text(marked(results, method)), *cells, spent_cell(runs)))
     columns = ("ε", "method", *(f"round {t}" for t in rounds), "ε spent (ledger)")
     how = f"mean ± sample std over {seeds_of(results)} seeds"
     note = f"Test accuracy in percent, {how}; best of those within their budget in bold."
@@ -73,9 +69,7 @@ def rounds_to_target(results: Results, place: tuple[str, str], share: float = 0.
 
 def time_table(results: Results) -> Table:
     """Wall clock per round over that of DP-FedGD in the same folder; the first run of a setting compiles."""
-    fastest = {
-        key: min(r.seconds / len(r.trace.rounds) for r in runs) for key, runs in _by_time_key(results).items()
-    }
+    fastest = {key: min(r.seconds / len(r.trace.rounds) for r in runs) for key, runs in _by_time_key(results).items()}
     rows = []
     for (place, method, epsilon), seconds in fastest.items():
         base = min(

@@ -28,9 +28,7 @@ def mcnemar_table(results: Results, place: tuple[str, str]) -> Table | None:
         f"binomial below 25 disagreements; Holm's correction over these {len(tests)} tests. A test compares two "
         "trained models on these test records; it does not see how results vary between seeds."
     )
-    return Table(
-        f"mcnemar-{slug(place)}", f"McNemar's test: {place[0]}, {place[1]}", columns, tuple(rows), note
-    )
+    return Table(f"mcnemar-{slug(place)}", f"McNemar's test: {place[0]}, {place[1]}", columns, tuple(rows), note)
 
 
 def wins_table(results: Results, place: tuple[str, str]) -> Table | None:
@@ -53,9 +51,7 @@ def wins_table(results: Results, place: tuple[str, str]) -> Table | None:
         "(paired by seed), so it covers initial weights and noise but not the choice of test records or of settings."
     )
     columns = ("ε", "method", "against", "difference", "95 % low", "95 % high", "verdict")
-    return Table(
-        f"differences-{slug(place)}", f"Differences: {place[0]}, {place[1]}", columns, tuple(rows), note
-    )
+    return Table(f"differences-{slug(place)}", f"Differences: {place[0]}, {place[1]}", columns, tuple(rows), note)
 
 
 def verdict(gaps: list[float]) -> str:

@@ -40,9 +40,7 @@ class Section:
     folds: tuple[Fold, ...] = ()
 
 
-def write_page(
-    path: Path, title: str, about: str, sections: Sequence[Section], warnings: Sequence[str] = ()
-) -> None:
+def write_page(path: Path, title: str, about: str, sections: Sequence[Section], warnings: Sequence[str] = ()) -> None:
     """Render and write the page, whole or not at all."""
     source = files("fedsofim.report").joinpath("page.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)

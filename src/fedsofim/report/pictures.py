@@ -68,9 +68,10 @@ def bars(results: Results, place: Place, path: Path) -> None:
             axes.bar(k + (i - (len(results.methods) - 1) / 2) * width, mean, width, yerr=std, color=look[method].colour,
                      edgecolor="white", hatch=hatches[i % len(hatches)], capsize=2, label=method)  # fmt: skip
             lows.append(float((mean - std).min()))
-        axes.set_ylim(bottom=max(0.0, min(lows) - 5))
+        bottom = min(lows) - 5 if min(lows) > 30 else 0.0  # cut the axis only where all bars are long
+        axes.set_ylim(bottom=bottom)
         axes.set_xticks(range(len(results.epsilons)), [f"ε = {e:g}" for e in results.epsilons])
-        axes.set_ylabel("test accuracy (%); the axis does not start at 0")
+        axes.set_ylabel("test accuracy (%)" + ("; the axis does not start at 0" if bottom else ""))
         axes.grid(axis="x", visible=False)
         _legend_below(figure, axes)
 
@@ -139,4 +140,4 @@ def rounds_bars(results: Results, table: Table, path: Path) -> None:
 
 def _legend_below(figure: Any, axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+    figure.legend(handles, labels, loc="outside lower center", ncols=4 if max(map(len, labels)) < 16 else 2)

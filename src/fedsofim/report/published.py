@@ -34,12 +34,7 @@ def published_tables(results: Results, folder: Path) -> list[Table]:
         ("mcnemar.csv", _mcnemar),
         ("runtime.csv", _runtime),
     )
-    out = [
-        table
-        for name, make in makers
-        if (folder / name).exists()
-        for table in make(results, read(folder / name))
-    ]
+    out = [table for name, make in makers if (folder / name).exists() for table in make(results, read(folder / name))]
     return out + list(_partitions(results, folder))
 
 
@@ -124,8 +119,7 @@ def _mcnemar(results: Results, rows: list[Row]) -> Iterable[Table]:
             others = {r.seed: r for r in results.select(place, row["baseline"], epsilon)}
             labels = results.labels(place[0])
             tests = [
-                paired(ours[s].predictions, others[s].predictions, labels)
-                for s in sorted(ours.keys() & others.keys())
+                paired(ours[s].predictions, others[s].predictions, labels) for s in sorted(ours.keys() & others.keys())
             ]
             if tests:
                 names = {"first": "sofim", "second": "baseline", "none": "none"}
@@ -151,9 +145,7 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
             continue
         reference = next(float(r[column]) for r in rows if r["method"] == "DP-FedGD")
         for row in rows:
-            mine = _fastest(
-                [r for r in results.select(place, row["method"]) if _covers(row["epsilon"], r.epsilon)]
-            )
+            mine = _fastest([r for r in results.select(place, row["method"]) if _covers(row["epsilon"], r.epsilon)])
             if mine is not None:
                 cells.append((text(place[0]), text(row["method"]), text(row["epsilon"]),
                               Cell(row["local_steps"], float(row["local_steps"])),

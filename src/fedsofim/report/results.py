@@ -88,15 +88,11 @@ class Results:
         """What a reader must know about a method, by label."""
         return {r.method: r.note for r in self.runs if r.note}
 
-    def select(
-        self, place: tuple[str, str], method: str | None = None, epsilon: float | None = None
-    ) -> list[Result]:
+    def select(self, place: tuple[str, str], method: str | None = None, epsilon: float | None = None) -> list[Result]:
         return [
             r
             for r in self.runs
-            if (r.dataset, r.partition) == place
-            and method in (None, r.method)
-            and epsilon in (None, r.epsilon)
+            if (r.dataset, r.partition) == place and method in (None, r.method) and epsilon in (None, r.epsilon)
         ]
 
     def labels(self, dataset: str) -> np.ndarray:
@@ -140,9 +136,7 @@ def write_rows(results: Results, path: Path) -> None:
     """Every measured round as CSV, for other tools."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["dataset", "partition", "method", "epsilon", "epsilon_spent", "seed", "round", "accuracy", "loss"]
-    )
+    writer.writerow(["dataset", "partition", "method", "epsilon", "epsilon_spent", "seed", "round", "accuracy", "loss"])
     for r in results.runs:
         for t, accuracy, loss in zip(*r.trace, strict=True):
             writer.writerow(

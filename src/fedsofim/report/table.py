@@ -51,21 +51,14 @@ class Table:
         """
         lines = [f"**{self.title}**", "", _line(self.columns)]
         lines.append(
-            _line(
-                [
-                    ":--" if all(r[i].value is None for r in self.rows) else "--:"
-                    for i in range(len(self.columns))
-                ]
-            )
+            _line([":--" if all(r[i].value is None for r in self.rows) else "--:" for i in range(len(self.columns))])
         )
         lines += [_line([f"**{c.text}**" if c.bold else c.text for c in row]) for row in self.rows]
         return "\n".join([*lines, *(["", self.note] if self.note else [])])
 
     def latex(self) -> str:
         """As a LaTeX table (booktabs)."""
-        align = "".join(
-            "l" if all(r[i].value is None for r in self.rows) else "r" for i in range(len(self.columns))
-        )
+        align = "".join("l" if all(r[i].value is None for r in self.rows) else "r" for i in range(len(self.columns)))
         body = [" & ".join(_tex(c.text, c.bold) for c in row) + r" \\" for row in self.rows]
         note = [r"\par\smallskip{\footnotesize " + _tex(self.note) + "}"] if self.note else []
         return "\n".join(

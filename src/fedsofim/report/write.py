@@ -15,9 +15,9 @@ from fedsofim.report.results import Results, read_results, write_rows
 
 _COVERED = (
     "Covered: every release of each run, by the exact Gaussian account of what its client program lets out (replace "
-    "one record of one client). Every ε printed is derived from that ledger. Not covered: choosing settings by looking at "
-    "results (fedsofim tune reads validation records without noise, and every trial spends the budget anew), and the "
-    "test accuracies themselves, which are computed on records that are not protected."
+    "one record of one client). Every ε printed is derived from that ledger. Not covered: choosing settings by looking "
+    "at results (fedsofim tune reads validation records without noise, and every trial spends the budget anew), and "
+    "the test accuracies themselves, which are computed on records that are not protected."
 )
 
 
@@ -25,9 +25,7 @@ def write_report(folder: Path, published: Path | None = None) -> None:
     """Write rows.csv, tables/, figures/ and report.html into the folder."""
     results = read_results(folder)
     write_rows(results, folder / "rows.csv")
-    sections = [
-        s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds
-    ]
+    sections = [s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds]
     for table in (t for s in sections for t in s.tables):
         table.write(folder / "tables")
     write_page(folder / "report.html", results.name, results.about, sections, warnings(results))
@@ -44,9 +42,7 @@ def _sections(results: Results, folder: Path, published: Path | None) -> Iterato
     yield target_section(results, folder)
     yield Section("privacy", "Privacy", _COVERED, tables=(ledger_table(results),))
     if published is not None:
-        yield Section(
-            "published", "Published and measured", tables=tuple(published_tables(results, published))
-        )
+        yield Section("published", "Published and measured", tables=tuple(published_tables(results, published)))
     yield partition_section(results, folder)
     yield Section("runtime", "Time", tables=(time_table(results),))
     yield settings_section(results)
@@ -105,9 +101,7 @@ def partition_section(results: Results, folder: Path) -> Section:
 
 def settings_section(results: Results) -> Section:
     """Every setting in a table; what the grid was and where it ran, on demand."""
-    experiment = json.dumps(
-        {"experiment": results.grid["experiment"], "data": results.grid["notes"]}, indent=1
-    )
+    experiment = json.dumps({"experiment": results.grid["experiment"], "data": results.grid["notes"]}, indent=1)
     environments = {json.dumps(r.environment, sort_keys=True, indent=1): None for r in results.runs}
     folds = [Fold("The experiment and its data", experiment)]
     folds += [Fold(f"Environment {i}", text) for i, text in enumerate(environments, start=1)]
