@@ -165,7 +165,7 @@ def write_winners(path: Path, winners: list[Winner], search: Search, data: Split
     """The winners as TOML, with how they were found and what that did not cover."""
     lines = [
         f"# Settings chosen by `fedsofim tune --strategy {search.strategy}` on {data.data.name}:",
-        f"# {search.rounds} rounds, seed {search.seed}, scored on {search.holdout:g} of each client's training records.",
+        f"# {search.rounds} rounds, seed {search.seed}, scored on {search.holdout:g} of each client's records.",
         f"# {NOT_COVERED}",
     ]
     for label in dict.fromkeys(w.entry.label for w in winners):
