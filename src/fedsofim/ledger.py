@@ -22,7 +22,7 @@ from fedsofim.mechanisms import Mischarged
 from fedsofim.models import Model
 from fedsofim.privacy import Charge
 from fedsofim.records import Records
-from fedsofim.release import Facts, Private, Site, dp_release, operands
+from fedsofim.release import Facts, Private, Site, auditing, dp_release, operands
 
 RECORDS, KEY = "records", "key"
 _REMEDY = {
@@ -81,7 +81,8 @@ def audit(client: Callable, model: Model, inputs: Inputs, facts: Facts, rounds: 
         return client(door, i.params, i.state, i.memory)
 
     try:
-        closed, out = jax.make_jaxpr(program, return_shape=True)(inputs)
+        with auditing():
+            closed, out = jax.make_jaxpr(program, return_shape=True)(inputs)
     except jax.errors.ConcretizationTypeError as error:
         raise Refused(
             "the program branches in Python on a value known only at run time; if it came from records that is a "

@@ -6,8 +6,11 @@ and prices them; everything else that touches the records is refused there. This
 records into something that may leave.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -189,6 +192,19 @@ dp_release.multiple_results = True
 _RECORD_FIELDS = len(Records._fields)
 
 
+_auditing: ContextVar[bool] = ContextVar("auditing", default=False)
+
+
+@contextmanager
+def auditing() -> Iterator[None]:
+    """While a method's program is read, a vmap around a release is the method's own, and refused."""
+    token = _auditing.set(True)
+    try:
+        yield
+    finally:
+        _auditing.reset(token)
+
+
 def operands(args: Sequence) -> Operands:
     """The flat operands of a dp_release, named."""
     end = 4 + _RECORD_FIELDS
@@ -209,9 +225,12 @@ def _one_client(*args, site: Site) -> list[jax.Array]:
 
 
 def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[jax.Array], list[int]]:
-    """The releases of every client at once: the simulator's vmap over clients, and no other vmap."""
+    """The releases of every client at once: the simulator's vmap over clients. A method's own vmap is refused."""
     op, dim = operands(args), operands(dims)
     if dim.index is None:
+        if not _auditing.get():  # a sweep: the same audited program under other settings, each with its own key
+            swept = jax.vmap(partial(_one_client, site=site), in_axes=tuple(dims))(*args)
+            return swept, [0] * len(swept)
         raise Refused(
             f"the release '{site.label}' stands inside a vmap, which would release many sums with one noise; "
             "use door.scan, or return all leaves from one function so that they are clipped and charged together"
