@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,8 +41,9 @@ class Result:
 
     @property
     def spent(self) -> float:
-        """The ledger's epsilon."""
-        return float(self.privacy["epsilon"])
+        """The ledger's epsilon; a summary says None where it is infinite, since JSON has no infinity."""
+        epsilon = self.privacy["epsilon"]
+        return math.inf if epsilon is None else float(epsilon)
 
     @property
     def note(self) -> str:
