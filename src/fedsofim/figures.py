@@ -17,8 +17,10 @@ from matplotlib.figure import Figure
 from fedsofim.files import write_whole
 from fedsofim.simulate import Trace
 
-#: Okabe and Ito's palette (without its yellow, too light on white), black last.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F")
+#: Okabe and Ito's palette (without its yellow, too light on white), then two of Tol's: nine methods, nine colours.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F", "#882255", "#999933",
+)  # fmt: skip
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 
