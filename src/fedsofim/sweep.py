@@ -23,7 +23,6 @@ from fedsofim.round import Carry, Federation, Method, OneGradient, Setup
 from fedsofim.simulate import Static, Trace
 from fedsofim.train import plan_for
 
-
 _LOGITS = 2**24  # numbers in the largest array of a sweep
 
 
