@@ -4,7 +4,8 @@ import hashlib
 
 import numpy as np
 
-from fedsofim.data.backbones import nn, torch  # whose import error says how to get torch
+# whose import error says how to get torch
+from fedsofim.data.backbones import nn, torch  # pyright: ignore[reportAttributeAccessIssue, reportPrivateImportUsage]
 
 
 def forward(module: nn.Module, images: np.ndarray, side: int, mean: tuple, std: tuple) -> np.ndarray:
