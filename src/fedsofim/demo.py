@@ -69,10 +69,10 @@ def verdict(difference: float, *stds: float | None) -> str:
     """Is FedSOFIM ahead, in words; a difference within the seeds' spread is called that.
 
     >>> verdict(2.0, 0.1, 0.2), verdict(-2.0, 0.1, 0.2), verdict(0.1, 0.3, 0.2)
-    ('ahead', 'behind', "within seeds' spread")
+    ('ahead', 'behind', 'within spread')
     """
     if abs(difference) <= max((s or 0.0) for s in stds):
-        return "within seeds' spread"
+        return "within spread"
     return "ahead" if difference > 0 else "behind"
 
 
