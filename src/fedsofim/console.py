@@ -29,16 +29,12 @@ def result(run: Any) -> None:
 def prices(summary: dict[str, Any]) -> None:
     """The ledger and what it adds up to."""
     table = Table(title="ledger: everything that leaves a client")
-    for name in ("released", "times", "L2 sensitivity", "noise std / clip", "std on the sum"):
+    for name in ("released", "times", "cost in unit releases", "L2 sensitivity", "noise std / clip", "std on the sum"):
         table.add_column(name, justify="left" if name == "released" else "right")
     for c in summary["ledger"]:
-        table.add_row(
-            c["what"],
-            str(c["releases"]),
-            f"{c['sensitivity']:g}",
-            f"{c['multiplier']:.4f}",
-            f"{c['multiplier'] * c['clip']:.4f}",
-        )
+        cost = f"{c['unit_releases']:g}" + ("" if c["charged_as"] is None else f" (charged as {c['charged_as']:g})")
+        numbers = (c["sensitivity"], c["multiplier"], c["std"])
+        table.add_row(c["what"], str(c["releases"]), cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
     out.print(table)
     mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
     spent = f"epsilon = {_number(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"

@@ -149,27 +149,32 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
     return {
         "epsilon": p.epsilon if math.isfinite(p.epsilon) else None,  # None: no guarantee
         "delta": p.delta,
-        "mu": p.mu,
+        "mu": p.mu if p.mu is not None and math.isfinite(p.mu) else None,
         "sigma_g": p.sigma_g,
         "noise_std": p.noise_std,
-        "clip": p.clip,
+        "clip": p.clip if math.isfinite(p.clip) else None,
         "rounds": p.rounds,
         "releases": p.releases,
         "trust": p.trust,
         "weights": p.weights,
         "note": p.method.note,
-        "ledger": [
-            {
-                "what": c.label,
-                "releases": c.releases,
-                "clip": c.clip,
-                "sensitivity": c.ratio * c.clip,
-                "multiplier": p.multipliers[c.site],
-                "sampled": c.sample,
-                "share": c.share,
-            }
-            for c in p.charges
-        ],
+        "ledger": [_entry(p, c) for c in p.charges],
+    }
+
+
+def _entry(p: Plan, c: Charge) -> dict[str, Any]:
+    """One line of the ledger. `unit_releases` is what it costs, in independent releases of unit noise; a number in
+    `charged_as` means the account is wrong on purpose (a preset that reruns a published one)."""
+    multiplier = p.multipliers[c.site]
+    numbers = {"clip": c.clip, "sensitivity": c.ratio * c.clip, "multiplier": multiplier, "std": multiplier * c.clip}
+    return {
+        "what": c.label,
+        "releases": c.releases,
+        "unit_releases": c.weight,
+        "charged_as": c.charged,
+        **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
+        "sampled": c.sample,
+        "share": c.share,
     }
 
 

@@ -90,7 +90,7 @@ def test_published_accounts_report_what_they_spend():
         for name in ("ftrl", "scaffold", "fedfc")
     }
     assert tree_levels(70) == 8
-    assert spent["ftrl"].epsilon == pytest.approx(epsilon_of(mu * math.sqrt(8162 / 8), 1e-5))
+    assert spent["ftrl"].epsilon == pytest.approx(epsilon_of(mu * math.sqrt(70 / 8), 1e-5))
     assert spent["scaffold"].epsilon == pytest.approx(epsilon_of(mu / 2, 1e-5))
     assert spent["fedfc"].epsilon == math.inf
     assert all("AS CLAIMED" in plan.method.note for plan in spent.values())

@@ -18,7 +18,10 @@ from fedsofim.round import Method, OneGradient, server_method
 from fedsofim.steps import check_steps, gradient_step, scale_by_step, with_published
 
 Noise = Literal["tree", "honaker", "diagonal"]
-_NOTE = "NOT PRIVATE AS CLAIMED: as published, the tree is charged as if a record took part in one round only"
+_NOTE = (
+    "NOT PRIVATE AS CLAIMED: as published, T releases are charged as a tree's log2(T) levels, as if a record took "
+    "part in one round only"
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ def ftrl(lr: float | None = None, noise: Noise = "tree", restart: int | None = N
         return scale_by_step(lr, lambda d: gradient_step(facts, d, noise=spread))
 
     layout = Independent() if restart == 1 else tree  # a tree of one round is a fresh draw
-    client = OneGradient(Mischarged(layout, tree_levels) if as_published else layout)
+    client = OneGradient(Mischarged(Independent(), tree_levels) if as_published else layout)
     return server_method("ftrl", optimizer, Scheduled() if noise == "diagonal" else client,
                          _NOTE if as_published else "")
 
