@@ -22,7 +22,7 @@ COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F", "#882255", "#999933",
 )  # fmt: skip
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")  # eleven, so that ten colours do not repeat with them
 
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
