@@ -17,12 +17,13 @@ from matplotlib.figure import Figure
 from fedsofim.files import write_whole
 from fedsofim.simulate import Trace
 
-#: Okabe and Ito's palette (without its yellow, too light on white), then two of Tol's: nine methods, nine colours.
+#: Okabe and Ito's palette (without its yellow, too light on white), then three of Tol's: eleven lines, eleven colours.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F", "#882255", "#999933",
+    "#332288",
 )  # fmt: skip
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")  # eleven, so that ten colours do not repeat with them
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
 
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
