@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import jax
-import numpy as np
 import pytest
 
-from fedsofim.data.dataset import Dataset
-from fedsofim.data.partition import Split, split
+from fedsofim.data.partition import Split
+from toy import make_toy
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -27,16 +26,3 @@ def shared() -> Path:
 def toy() -> Split:
     """Three classes in five dimensions at four clients of very unequal size."""
     return make_toy()
-
-
-def make_toy(sizes: tuple[int, ...] = (3, 40, 11, 150), features: int = 5, classes: int = 3, seed: int = 0) -> Split:
-    random = np.random.default_rng(seed)
-    centres = 2 * random.normal(size=(classes, features))
-    labels = np.arange(sum(sizes) + 60) % classes
-    points = (centres[labels] + random.normal(size=(len(labels), features))).astype(np.float32)
-    n = sum(sizes)
-    data = Dataset.of("toy", x_train=points[:n], y_train=labels[:n], x_test=points[n:], y_test=labels[n:])
-    return Split(data, tuple(np.split(np.arange(n), np.cumsum(sizes)[:-1])), "toy")
-
-
-__all__ = ["make_toy", "shared", "split", "toy"]

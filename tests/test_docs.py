@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import pytest
 
 import fedsofim
-from conftest import make_toy
 from fedsofim import Budget, InputError, Method, Refused, train
+from toy import make_toy
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted(m.name for m in pkgutil.walk_packages(fedsofim.__path__, "fedsofim."))

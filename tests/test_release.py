@@ -7,7 +7,6 @@ import optax
 import pytest
 from scipy import stats
 
-from conftest import make_toy
 from fedsofim import records
 from fedsofim.errors import InputError, Refused
 from fedsofim.models import softmax_head
@@ -16,6 +15,7 @@ from fedsofim.privacy import Budget
 from fedsofim.release import MAX_SITES, Facts, Private
 from fedsofim.round import Carry, Method, ask_each, server_method
 from fedsofim.simulate import federation, simulate
+from toy import make_toy
 
 HEAD = softmax_head()
 FACTS = Facts(rounds=5, clients=1, clip=1.0, noise_std=0.0)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from conftest import make_toy
 from fedsofim import records
 from fedsofim.errors import InputError
 from fedsofim.methods.fedgd import fedgd
@@ -19,6 +18,7 @@ from fedsofim.privacy import Budget
 from fedsofim.round import Method
 from fedsofim.simulate import simulate
 from fedsofim.train import plan_for, train
+from toy import make_toy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import plain_loop

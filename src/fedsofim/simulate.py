@@ -11,11 +11,11 @@ import numpy as np
 from fedsofim import records
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
-from fedsofim.ledger import Inputs, Program
+from fedsofim.ledger import Program
 from fedsofim.models import Model, evaluate
 from fedsofim.plan import Plan
 from fedsofim.release import MAX_SITES, Facts
-from fedsofim.round import Carry, Federation, Method, federated_round
+from fedsofim.round import Carry, Federation, Method, ask_each, federated_round
 from fedsofim.standardize import apply_moments
 
 _ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
@@ -106,20 +106,20 @@ def start(plan: Plan, clients: Federation, data: Split, key: jax.Array) -> Carry
 def one_shot(plan: Plan, program: Program, offset: int, data: Split, params: Any, key: jax.Array) -> Any:
     """The weighted mean of the uploads of a program that runs once, before the rounds."""
     laid = jax.tree.map(jnp.asarray, records.pack(data.data.x_train, data.data.y_train, data.parts))
-    stds = jnp.asarray(plan.stds(program, offset))
-    noise_std = jnp.float32(plan.noise_std)
-    base = jax.random.fold_in(key, len(plan.sizes) + offset)  # apart from every client's key of the rounds
+    clients = Federation(
+        records=laid,
+        sizes=jnp.asarray(plan.sizes, jnp.float32),
+        weights=jnp.asarray(plan.client_weights, jnp.float32),
+        stds=jnp.asarray(plan.stds(program, offset)),
+        noise_std=jnp.float32(plan.noise_std),
+        key=jax.random.fold_in(key, len(plan.sizes) + offset),  # apart from every client's key of the rounds
+    )
+    return _ask_once(program, clients, params)
 
-    def client(index, size):
-        inputs = Inputs(
-            params, (), (), jax.random.fold_in(base, index), index, size, jnp.int32(0), noise_std, stds, laid
-        )
-        return program(inputs)[0]
 
-    indices = jnp.arange(len(plan.sizes), dtype=jnp.int32)
-    uploads = jax.jit(jax.vmap(client))(indices, jnp.asarray(plan.sizes, jnp.float32))
-    weights = jnp.asarray(plan.client_weights, jnp.float32)
-    return jax.tree.map(lambda u: jnp.tensordot(weights.astype(u.dtype), u, 1), uploads)
+@partial(jax.jit, static_argnums=0)
+def _ask_once(program: Program, clients: Federation, params: Any) -> Any:
+    return ask_each(program, clients, Carry(params, (), ()), jnp.int32(0))[0]
 
 
 def standardized(plan: Plan, data: Split, seed: int) -> Split:

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from conftest import make_toy
 from fedsofim.errors import InputError
 from fedsofim.methods.fedgd import fedgd
 from fedsofim.privacy import Budget
 from fedsofim.simulate import standardized
 from fedsofim.standardize import LABEL, PrivateMoments
 from fedsofim.train import plan_for, train
+from toy import make_toy
 
 
 @pytest.fixture

@@ -1,0 +1,16 @@
+"""A small dataset for tests, split over clients of very unequal size."""
+
+import numpy as np
+
+from fedsofim.data.dataset import Dataset
+from fedsofim.data.partition import Split
+
+
+def make_toy(sizes: tuple[int, ...] = (3, 40, 11, 150), features: int = 5, classes: int = 3, seed: int = 0) -> Split:
+    random = np.random.default_rng(seed)
+    centres = 2 * random.normal(size=(classes, features))
+    labels = np.arange(sum(sizes) + 60) % classes
+    points = (centres[labels] + random.normal(size=(len(labels), features))).astype(np.float32)
+    n = sum(sizes)
+    data = Dataset.of("toy", x_train=points[:n], y_train=labels[:n], x_test=points[n:], y_test=labels[n:])
+    return Split(data, tuple(np.split(np.arange(n), np.cumsum(sizes)[:-1])), "toy")
