@@ -5,7 +5,6 @@ import io
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -59,9 +58,9 @@ def methods(described: list[dict[str, Any]]) -> None:
 
 
 def split(data: Split, stats: Statistics) -> None:
-    table = Table(title=f"{data.data.name}: {data.description}; records per client and class", box=SIMPLE)
+    table = Table(title=f"{data.data.name}: {data.description}; records per client and class", box=None, padding=(0, 1, 0, 0))
     for name in ("client", *map(str, range(stats.counts.shape[1])), "total", "KL", "absent"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for i, row in enumerate(stats.counts):
         table.add_row(str(i), *map(str, row), str(row.sum()), f"{stats.kl[i]:.3f}", str(stats.absent[i]))
     out.print(table)
