@@ -58,7 +58,9 @@ def methods(described: list[dict[str, Any]]) -> None:
 
 
 def split(data: Split, stats: Statistics) -> None:
-    table = Table(title=f"{data.data.name}: {data.description}; records per client and class", box=None, padding=(0, 1, 0, 0))
+    table = Table(
+        title=f"{data.data.name}: {data.description}; records per client and class", box=None, padding=(0, 1, 0, 0)
+    )
     for name in ("client", *map(str, range(stats.counts.shape[1])), "total", "KL", "absent"):
         table.add_column(name, justify="right", no_wrap=True)
     for i, row in enumerate(stats.counts):
