@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 from fedsofim import privacy
-from fedsofim.errors import InputError
-from fedsofim.mechanisms import Independent
+from fedsofim.errors import InputError, Refused
+from fedsofim.mechanisms import Independent, Tree
 from fedsofim.models import Model, softmax_head
 from fedsofim.plan import plan
 from fedsofim.privacy import Budget
@@ -104,6 +104,29 @@ def test_sampled_release_is_priced_by_pld():
     assert settled.mu is None
     assert 0.98 < settled.epsilon <= 1.0
     assert settled.sigma_g < priced(OneGradient(), sizes=(500, 500)).sigma_g
+
+
+def test_sampling_under_noise_laid_out_over_rounds_is_refused():
+    with pytest.raises(Refused, match="no accountant"):
+        priced(OneGradient(Tree(), sample=0.1))
+
+
+def test_a_mechanism_that_states_its_own_cost_is_refused():
+    class Free(Independent):
+        def cost(self, rounds):
+            return 1e-9
+
+    with pytest.raises(InputError, match="whose costs are proved"):
+        priced(OneGradient(Free()))
+
+
+def test_a_subclass_of_the_one_gradient_client_gets_no_discount():
+    class More(OneGradient):
+        def __call__(self, door, params, state, memory):
+            return door.gradient(params) ** 2, memory
+
+    assert not priced(More()).pooled
+    assert priced(More(), trust="secure-sum").noise_std == priced(More()).noise_std
 
 
 @pytest.mark.parametrize("weights", ["uniform", "size"])

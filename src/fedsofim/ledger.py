@@ -18,7 +18,7 @@ from jax.core import Tracer, eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedsofim.errors import Refused
-from fedsofim.mechanisms import Mischarged
+from fedsofim.mechanisms import Independent, Mischarged
 from fedsofim.models import Model
 from fedsofim.privacy import Charge
 from fedsofim.records import Records
@@ -100,6 +100,11 @@ def audit(client: Callable, model: Model, inputs: Inputs, facts: Facts, rounds: 
 
 
 def _charge(site: Site, times: int, rounds: int, offset: int) -> Charge:
+    if site.sample < 1 and not isinstance(site.noise, Independent):
+        raise Refused(
+            f"the release '{site.label}' samples records under noise laid out over the rounds; no accountant here "
+            "prices that. Sample with independent noise, or read all records"
+        )
     weight = times * site.noise.cost(rounds)
     charged = times * site.noise.charged(rounds) if isinstance(site.noise, Mischarged) else None
     return Charge(

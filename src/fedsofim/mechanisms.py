@@ -58,9 +58,15 @@ def draw_tree(mechanism: Mechanism, key: jax.Array, round: jax.Array, like: Sequ
 
 
 def as_mechanism(noise: "float | Mechanism") -> Mechanism:
-    """A plain number means independent noise of that relative size."""
-    return Independent(float(noise)) if isinstance(noise, int | float) else noise
-
+    """A plain number means independent noise of that size; a cost is believed only of the library's own mechanisms."""
+    if isinstance(noise, int | float):
+        return Independent(float(noise))
+    inner = noise.noise if type(noise) is Mischarged else noise
+    if type(inner) not in (Independent, Diagonal, Tree):
+        raise InputError(
+            f"noise is {noise!r}; expected a number, or Independent, Diagonal or Tree, whose costs are proved"
+        )
+    return noise
 
 
 # --- noise laid out over the rounds -------------------------------------------------------------------------

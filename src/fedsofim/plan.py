@@ -59,7 +59,7 @@ class Plan:
     @property
     def pooled(self) -> bool:
         """Do all clients release one gradient at one theta, so that their mean is a single noisy sum?"""
-        return isinstance(self.method.client, OneGradient)
+        return type(self.method.client) is OneGradient  # a subclass may upload anything
 
     @property
     def delta(self) -> float:
@@ -147,8 +147,7 @@ def plan(
     """
     _check(sizes, rounds, clip, trust, weights)
     public = (shape, classes, block_shape(sizes), len(sizes), rounds, clip)
-    program, setup = audited(method, model, *public)
-    moments = audited_moments(method, model, standardize, *public) if standardize else None
+    program, setup, moments = audited(method, model, standardize, *public)
     charges = tuple(c for p in (moments, setup, program) if p for c in p.charges)
     if not program.charges:
         raise InputError(f"{method.name}: the client releases nothing; call the door in it")
@@ -181,45 +180,26 @@ def plan(
 def audited(
     method: Method,
     model: Model,
+    standardize: PrivateMoments | None,
     shape: tuple[int, ...],
     classes: int,
     blocks: tuple[int, int],
     clients: int,
     rounds: int,
     clip: float,
-) -> tuple[Program, Program | None]:
-    """The method's programs, read and counted. Cached: seeds and budgets of one setting share one compilation."""
+) -> tuple[Program, Program | None, Program | None]:
+    """The run's programs (rounds, setup, moments), read and counted. Cached: seeds and budgets share a compilation."""
     facts = Facts(rounds, clients, clip, 0.0)
     inputs = input_shapes(method, model, shape, classes, blocks)
     program = audit(method.client, model, inputs, facts, rounds)
-    if method.setup is None:
-        return program, None
-    ask = method.setup.client
-    setup = audit(
-        lambda door, params, state, memory: (ask(door, params), ()),
-        model,
-        inputs._replace(state=(), memory=()),
-        facts,
-        1,
-        offset=MAX_SITES,
-    )
-    return program, setup
-
-
-def audited_moments(
-    method: Method,
-    model: Model,
-    how: PrivateMoments,
-    shape: tuple[int, ...],
-    classes: int,
-    blocks: tuple[int, int],
-    clients: int,
-    rounds: int,
-    clip: float,
-) -> Program:
-    """The one-shot release of feature moments, read and counted like any other program."""
-    inputs = input_shapes(method, model, shape, classes, blocks)._replace(state=(), memory=())
-    return audit(moments_client(how), model, inputs, Facts(rounds, clients, clip, 0.0), 1, offset=2 * MAX_SITES)
+    once = inputs._replace(state=(), memory=())
+    setup = moments = None
+    if method.setup is not None:
+        ask = method.setup.client
+        setup = audit(lambda door, params, *_: (ask(door, params), ()), model, once, facts, 1, offset=MAX_SITES)
+    if standardize is not None:
+        moments = audit(moments_client(standardize), model, once, facts, 1, offset=2 * MAX_SITES)
+    return program, setup, moments
 
 
 def input_shapes(method: Method, model: Model, shape: tuple[int, ...], classes: int, blocks: tuple[int, int]) -> Inputs:

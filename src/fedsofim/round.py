@@ -53,11 +53,12 @@ class OneGradient:
     The simulator knows that the mean of such uploads is one weighted clipped sum plus one draw of noise.
     """
 
-    noise: Mechanism = Independent()
+    noise: Mechanism | Callable[[int], Mechanism] = Independent()  # or made from the number of rounds
     sample: float = 1.0
 
     def __call__(self, door: Private, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-        total = door.gradient(params, noise=self.noise, sample=self.sample)
+        noise = self.noise(door.facts.rounds) if callable(self.noise) else self.noise
+        total = door.gradient(params, noise=noise, sample=self.sample)
         return jax.tree.map(lambda s: s / (self.sample * door.size), total), memory
 
 

@@ -63,7 +63,7 @@ def sweepable(name: str, fixed: tuple[tuple[str, Any], ...], numbers: tuple[str,
         assert setup is not None
         return state[0], setup.server(mean, state[1])
 
-    pooled = isinstance(plain.client, OneGradient)
+    pooled = type(plain.client) is OneGradient
     setup = None if plain.setup is None else Setup(plain.setup.client, one_shot)
     return Method(name, plain.client if pooled else client, server, init, plain.memory, setup, plain.note)
 

@@ -6,14 +6,13 @@ part in every round and the tree is charged for that: Σ_h floor(T/2^h)·4^h uni
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import optax
 
 from fedsofim.errors import InputError, unknown
 from fedsofim.mechanisms import Diagonal, Independent, Mischarged, Tree, tree_levels
-from fedsofim.release import Facts, Private
+from fedsofim.release import Facts
 from fedsofim.round import Method, OneGradient, server_method
 from fedsofim.steps import check_steps, gradient_step, scale_by_step, with_published
 
@@ -22,14 +21,6 @@ _NOTE = (
     "NOT PRIVATE AS CLAIMED: as published, T releases are charged as a tree's log2(T) levels, as if a record took "
     "part in one round only"
 )
-
-
-@dataclass(frozen=True)
-class Scheduled(OneGradient):
-    """One gradient with the schedule of noise that suits the run's number of rounds."""
-
-    def __call__(self, door: Private, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-        return OneGradient(Diagonal(door.facts.rounds))(door, params, state, memory)
 
 
 def ftrl(lr: float | None = None, noise: Noise = "tree", restart: int | None = None,
@@ -48,7 +39,7 @@ def ftrl(lr: float | None = None, noise: Noise = "tree", restart: int | None = N
 
     layout = Independent() if restart == 1 else tree  # a tree of one round is a fresh draw
     client = OneGradient(Mischarged(Independent(), tree_levels) if as_published else layout)
-    return server_method("ftrl", optimizer, Scheduled() if noise == "diagonal" else client,
+    return server_method("ftrl", optimizer, OneGradient(Diagonal) if noise == "diagonal" else client,
                          _NOTE if as_published else "")
 
 
