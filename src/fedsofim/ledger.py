@@ -32,7 +32,7 @@ _REMEDY = {
 
 
 #: Primitives that just run the program they hold; any other that holds one is not looked into.
-_CALLS = {
+CALLS = {
     "jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call",
     "custom_vmap_call",
 }  # fmt: skip
@@ -204,10 +204,10 @@ class _Walk:
         rules = {"scan": self.scan, "while": self.loop, "cond": self.branch}
         if eqn.primitive.name in rules:
             return rules[eqn.primitive.name](eqn, args, loops)
-        inner = [j for p in eqn.params.values() for j in _jaxprs_in(p)]
-        if eqn.primitive.name in _CALLS and len(inner) == 1 and len(_open(inner[0])[0].invars) == len(args):
-            return self.jaxpr(*_open(inner[0]), args, loops)
-        if any(_releases_in(j) for j in inner):
+        inner = [j for p in eqn.params.values() for j in jaxprs_in(p)]
+        if eqn.primitive.name in CALLS and len(inner) == 1 and len(open_jaxpr(inner[0])[0].invars) == len(args):
+            return self.jaxpr(*open_jaxpr(inner[0]), args, loops)
+        if any(releases_in(j) for j in inner):
             raise Refused(f"a release stands inside '{eqn.primitive.name}', whose cost is not known; use door.scan")
         taint, seen = _union(a.taint for a in args), _union(a.loops for a in args)
         if taint and (eqn.effects or "callback" in eqn.primitive.name):
@@ -220,7 +220,7 @@ class _Walk:
 
     def release(self, eqn, args: list[_Value], loops: tuple) -> list[_Value]:
         site, op = eqn.params["site"], operands(args)
-        if any(_releases_in(j) for j in _jaxprs_in(getattr(site.query, "jaxpr", None))):
+        if any(releases_in(j) for j in jaxprs_in(getattr(site.query, "jaxpr", None))):
             raise Refused(f"the per-record function of '{site.label}' itself opens the door; release it before")
         for const in op.consts:
             if const.taint:
@@ -259,12 +259,12 @@ class _Walk:
             if grown == carry:
                 break
             carry = grown
-        outs = self.jaxpr(*_open(p["jaxpr"]), [*args[: p["num_consts"]], *values, *xs], inner_loops)
+        outs = self.jaxpr(*open_jaxpr(p["jaxpr"]), [*args[: p["num_consts"]], *values, *xs], inner_loops)
         return [self.new(o.taint, o.loops - {scan_id}) for o in outs]
 
     def loop(self, eqn, args: list[_Value], loops: tuple) -> list[_Value]:
         p = eqn.params
-        if _releases_in(p["body_jaxpr"]) or _releases_in(p["cond_jaxpr"]):
+        if releases_in(p["body_jaxpr"]) or releases_in(p["cond_jaxpr"]):
             raise Refused("a release stands inside a while-loop, so how often it happens is not fixed; use door.scan")
         nc, nb = p["cond_nconsts"], p["body_nconsts"]
         carry = [a.taint for a in args[nc + nb :]]
@@ -281,10 +281,10 @@ class _Walk:
 
     def branch(self, eqn, args: list[_Value], loops: tuple) -> list[_Value]:
         branches = eqn.params["branches"]
-        if any(_releases_in(b) for b in branches):
+        if any(releases_in(b) for b in branches):
             raise Refused("a release stands inside a branch; release before the branch and choose after it (jnp.where)")
         self.clean_choice("branch", args[0].taint)
-        results = [self.jaxpr(*_open(b), args[1:], loops) for b in branches]
+        results = [self.jaxpr(*open_jaxpr(b), args[1:], loops) for b in branches]
         return [self.new(_union(v.taint for v in vs), _union(v.loops for v in vs)) for vs in zip(*results, strict=True)]
 
     def clean_choice(self, what: str, taint: frozenset[str]) -> None:
@@ -298,7 +298,7 @@ class _Walk:
         """Walk without recording: for fixpoints, where a body is visited more than once."""
         before, self.recording = self.recording, False
         try:
-            return self.jaxpr(*_open(jaxpr), args, loops)
+            return self.jaxpr(*open_jaxpr(jaxpr), args, loops)
         finally:
             self.recording = before
 
@@ -306,19 +306,22 @@ class _Walk:
 # --- small helpers on jaxprs --------------------------------------------------------------------------------
 
 
-def _open(jaxpr) -> tuple[Jaxpr, Sequence]:
+def open_jaxpr(jaxpr) -> tuple[Jaxpr, Sequence]:
+    """A jaxpr and its constants."""
     return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
 
 
-def _jaxprs_in(param: Any) -> list:
+def jaxprs_in(param: Any) -> list:
+    """The programs that one of an equation's parameters holds."""
     items = param if isinstance(param, tuple | list) else [param]
     return [j for j in items if isinstance(j, ClosedJaxpr | Jaxpr)]
 
 
-def _releases_in(jaxpr) -> bool:
+def releases_in(jaxpr) -> bool:
+    """Does a program, or one inside it, release anything?"""
     return any(
-        eqn.primitive is dp_release or any(_releases_in(j) for p in eqn.params.values() for j in _jaxprs_in(p))
-        for eqn in _open(jaxpr)[0].eqns
+        eqn.primitive is dp_release or any(releases_in(j) for p in eqn.params.values() for j in jaxprs_in(p))
+        for eqn in open_jaxpr(jaxpr)[0].eqns
     )
 
 

@@ -48,15 +48,21 @@ def moments_client(how: PrivateMoments) -> Callable:
     return client
 
 
-def apply_moments(data: Split, how: PrivateMoments, released: dict[str, Any]) -> Split:
-    """Every record mapped by the released mean and scale; what was done goes into the notes."""
+def standardizer(how: PrivateMoments, released: dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """x -> (x - m)/s by what was released: the map every client applies to its own records."""
     mean = np.asarray(released["first"], np.float64) * how.radius
     variance = np.asarray(released["second"], np.float64) * how.radius**2 - mean**2
     typical = max(float(np.mean(variance)), 1e-12)
     scale = np.sqrt(np.maximum(variance, _FLOOR * typical))
+    return lambda x: ((x - mean) / scale).astype(np.float32)
+
+
+def apply_moments(data: Split, how: PrivateMoments, released: dict[str, Any]) -> Split:
+    """Every record mapped by the released mean and scale; what was done goes into the notes."""
+    apply = standardizer(how, released)
 
     def mapped(x: np.ndarray | None) -> np.ndarray | None:
-        return None if x is None else ((x - mean) / scale).astype(np.float32)
+        return None if x is None else apply(x)
 
     d = data.data
     note = f"by private moments (share {how.share:g} of the budget, radius {how.radius:g}); in the ledger"

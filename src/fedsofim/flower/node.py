@@ -1,0 +1,176 @@
+"""What a node does with a request: derive its cost, check the operator's policy, charge, release. No Flower here.
+
+The cost comes from the node's own audit of the method's program and from the noise the node itself will add; the
+server's word is used for nothing but what to compute.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim.data.npz import read_arrays
+from fedsofim.errors import InputError, Refused
+from fedsofim.flower.account import Account, Ask, Line
+from fedsofim.flower.execute import Secrets, coordinates, run
+from fedsofim.flower.noise import cost_of_round, fresh_secret, laid_out
+from fedsofim.flower.policy import Policy
+from fedsofim.flower.wire import (
+    Arrays, Phase, Programs, Request, from_bytes, incoming, programs, to_bytes, tree_from_bytes, tree_to_bytes,
+)  # fmt: skip
+from fedsofim.ledger import Inputs
+from fedsofim.queries import SecondMoment
+from fedsofim.records import pack
+from fedsofim.release import MAX_SITES
+from fedsofim.standardize import standardizer
+
+
+class DataProblem(InputError):
+    """Something about the records themselves: never told to the server."""
+
+
+class Data(NamedTuple):
+    x: np.ndarray
+    y: np.ndarray
+    fingerprint: str
+
+
+def hello(policy: Policy) -> dict[str, Any]:
+    """The public facts a server needs to plan: a node's name, its number of records, and their form."""
+    data = read_data(policy)
+    return {
+        "node": policy.name,
+        "size": len(data.y),
+        "shape": list(data.x.shape[1:]),
+        "classes": policy.classes,
+        "version": version("fedsofim"),
+    }
+
+
+def answer(policy: Policy, request: Request) -> Arrays:
+    """The upload, charged and stored; or Refused with the reason, and nothing has left."""
+    job = request.job
+    _check_terms(policy, request)
+    data = read_data(policy)
+    if tuple(data.x.shape[1:]) != job.shape or policy.classes != job.classes:
+        raise Refused(
+            f"the job is about records of shape {list(job.shape)} in {job.classes} classes; this node's have shape "
+            f"{list(data.x.shape[1:])} in {policy.classes}"
+        )
+    settled = programs(job, len(data.y))
+    stds, lines = _priced(policy, request, settled)
+    in_order = any(laid_out(site.noise) for site in settled.by_phase[request.phase].sites)
+    ask = Ask(job.id, job.text(), data.fingerprint, request.phase, request.round, request.digest(), in_order)
+    inputs = _inputs(policy, request, settled, data)  # before the charge: what cannot run costs nothing
+    account = Account(policy.ledger)
+    opened = account.open_ask(ask, lines, policy.epsilon, policy.delta, fresh_secret())
+    if opened.reply is not None:
+        return from_bytes(opened.reply)
+    secrets = Secrets(fresh_secret(), opened.secret)
+    upload, memory = run(settled.by_phase[request.phase], inputs, stds, secrets)
+    reply = to_bytes({f"upload{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(upload))})
+    account.close_ask(opened.number, reply, tree_to_bytes(memory))
+    return from_bytes(reply)
+
+
+def read_data(policy: Policy) -> Data:
+    """The node's records, checked; what is wrong with them is for the operator's eyes only."""
+    try:
+        found = read_arrays(policy.data)
+        x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])
+    except (InputError, KeyError, ValueError) as error:
+        raise DataProblem(f"{policy.data}: expected an .npz file with numeric arrays x and y ({error})") from error
+    if x.ndim != 2 or y.shape != (len(x),) or len(x) == 0 or not np.issubdtype(y.dtype, np.integer):
+        raise DataProblem(f"{policy.data}: x is {x.shape}, y is {y.dtype}{y.shape}; expected x (records x features) "
+                          "and one whole label for each record")  # fmt: skip
+    if y.min() < 0 or y.max() >= policy.classes:
+        raise DataProblem(f"{policy.data}: labels run from {y.min()} to {y.max()}; expected 0..{policy.classes - 1}")
+    y = y.astype(np.int32)
+    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
+    return Data(x, y, digest)
+
+
+def _check_terms(policy: Policy, request: Request) -> None:
+    job = request.job
+    if job.method not in policy.methods:
+        raise Refused(f"the method {job.method} is not allowed here; allowed: {', '.join(policy.methods)}")
+    if job.trust != "local":
+        raise Refused(f"the mode '{job.trust}' is not allowed here; this node adds full noise of its own (local)")
+    rounds = job.rounds if request.phase == "round" else 1
+    if not 0 <= request.round < rounds:
+        raise Refused(f"round {request.round + 1} of a job of {rounds} rounds does not exist")
+
+
+def _priced(policy: Policy, request: Request, settled: Programs) -> tuple[dict[int, float], list[Line]]:
+    """Every site's std with its line for the ledger, each within the operator's limits."""
+    program = settled.by_phase.get(request.phase)
+    if program is None:
+        raise Refused(f"the method {request.job.method} has no phase '{request.phase}'")
+    asked = request.job.stds.get(request.phase, [])
+    if len(asked) != len(program.sites):
+        raise Refused(f"{len(asked)} noise stds were given for {len(program.sites)} releases")
+    stds: dict[int, float] = {}
+    lines: list[Line] = []
+    rounds = request.job.rounds if request.phase == "round" else 1
+    sizes = coordinates(program.jaxpr)
+    for site, charge, std in zip(program.sites, program.charges, asked, strict=True):
+        times = charge.releases // rounds
+        norm = math.sqrt(site.clip) if isinstance(site.query, SecondMoment) else site.clip  # of a record's vector
+        if not norm <= policy.largest_clip:
+            raise Refused(f"'{site.label}' clips at {norm:g}; the largest allowed here is {policy.largest_clip:g}")
+        multiplier = std / site.clip
+        weight = times * cost_of_round(site.noise, request.round, rounds)
+        smallest = multiplier * math.sqrt(times / weight)  # of the noise in this very round
+        if smallest < policy.smallest_multiplier * (1 - 1e-9):
+            raise Refused(
+                f"'{site.label}' has noise multiplier {smallest:.6g}; the smallest allowed here is "
+                f"{policy.smallest_multiplier:g}"
+            )
+        stds[site.number] = std
+        amount = (charge.ratio, multiplier, times, weight, site.sample, sizes[site.number])
+        lines.append(Line(site.label, site.clip, *amount))
+    return stds, lines
+
+
+def _inputs(policy: Policy, request: Request, settled: Programs, data: Data) -> Inputs:
+    params, state = incoming(settled, request.phase, request.arrays)
+    x = data.x
+    if settled.standardize is not None and request.phase != "moments":
+        x = standardizer(settled.standardize, _moments(request.arrays, x.shape[1:]))(x)
+    records = pack(x, data.y, [np.arange(len(data.y))])
+    return Inputs(
+        params=jax.tree.map(jnp.asarray, params),
+        state=jax.tree.map(jnp.asarray, state),
+        memory=_memory(policy, request, settled, params) if request.phase == "round" else (),
+        key=jax.random.key(0),  # never drawn from: execute.py brings the noise
+        index=jnp.int32(0),
+        size=jnp.float32(len(data.y)),
+        round=jnp.int32(request.round),
+        noise_std=jnp.float32(request.job.noise_std),
+        stds=jnp.zeros(MAX_SITES, jnp.float32),  # nor these: the exact ones go to execute.py
+        records=jax.tree.map(jnp.asarray, records),
+    )
+
+
+def _memory(policy: Policy, request: Request, settled: Programs, params: Any) -> Any:
+    """What this client kept from the round before; its start in the first."""
+    start = settled.method.memory(params)
+    if request.round == 0 or not jax.tree.leaves(start):
+        return jax.tree.map(jnp.asarray, start)
+    kept = Account(policy.ledger).memory(request.job.id, request.round - 1)
+    if kept is None:
+        raise Refused(f"this node did not take part in round {request.round}, whose memory round {request.round + 1} needs")
+    return jax.tree.map(jnp.asarray, tree_from_bytes(kept, start))
+
+
+def _moments(arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    found = {k: arrays.get(f"moments_{k}") for k in ("first", "second")}
+    for name, value in found.items():
+        if value is None or value.shape != shape or not np.all(np.isfinite(value)):
+            raise InputError(f"the request's array moments_{name} is missing or of the wrong form; expected {list(shape)}")
+    return found  # type: ignore[return-value]

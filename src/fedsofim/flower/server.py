@@ -1,0 +1,290 @@
+"""The coordinator's side of a job, without Flower: plan, ask, check what comes back, step, keep a checkpoint.
+
+One rule about missing clients: every round is averaged over all clients of the job or not at all. Noise, weights
+and step sizes were planned for that many; and a round that some nodes answered can be asked again for free, since a
+node returns the release it stored.
+"""
+
+import json
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim.errors import InputError
+from fedsofim.files import write_whole
+from fedsofim.flower.wire import Arrays, Job, Phase, Programs, Request, from_bytes, outgoing, programs, to_bytes
+from fedsofim.ledger import Program
+from fedsofim.methods import make, resolve
+from fedsofim.models import softmax_head
+from fedsofim.plan import Plan, Weights, plan
+from fedsofim.privacy import Budget
+from fedsofim.standardize import PrivateMoments
+
+_ABSURD = 1000.0  # times the median norm of the round
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the coordinator wants trained. epsilon inf means without noise: a rehearsal."""
+
+    method: str = "fedsofim"
+    settings: tuple[tuple[str, str], ...] = ()
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    rounds: int = 70
+    clip: float = 10.0
+    clients: int = 3
+    weights: Weights = "uniform"
+    standardize: float = 0.0  # share of the budget for private feature moments; 0: none
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Client:
+    """A node as it introduced itself."""
+
+    name: str
+    size: int
+    shape: tuple[int, ...]
+    classes: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Everything the next round depends on: a checkpoint holds it all, so a resumed job is bit-identical."""
+
+    order: Order
+    job: Job
+    clients: tuple[Client, ...]  # in the order of their names
+    params: Any
+    state: Any
+    moments: dict[str, Any] | None
+    phase: Phase
+    round: int  # the next to be asked, from 0
+
+    @property
+    def finished(self) -> bool:
+        return self.phase == "round" and self.round >= self.job.rounds
+
+    @property
+    def programs(self) -> Programs:
+        return programs(self.job, max(c.size for c in self.clients))
+
+    @property
+    def plan(self) -> Plan:
+        return plan_of(self.order, self.clients)
+
+    def request(self) -> Request:
+        arrays = outgoing(self.programs, self.phase, self.params, self.state, self.moments)
+        return Request(self.job, self.phase, self.round, arrays)
+
+
+# --- beginning ----------------------------------------------------------------------------------------------
+
+
+def clients_of(hellos: Sequence[Mapping[str, Any]], order: Order) -> tuple[Client, ...]:
+    """The nodes of a job, checked against each other."""
+    try:
+        found = sorted(
+            (Client(str(h["node"]), int(h["size"]), tuple(map(int, h["shape"])), int(h["classes"])) for h in hellos),
+            key=lambda c: c.name,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError("a node's introduction cannot be read; do all run the same version?") from error
+    names = [c.name for c in found]
+    for name in set(names):
+        if names.count(name) > 1:
+            raise InputError(f"two nodes call themselves {name}; give each a name of its own in its policy")
+    if len(found) != order.clients:
+        raise InputError(f"{len(found)} nodes are here ({', '.join(names)}); the job is for {order.clients}")
+    for c in found[1:]:
+        if (c.shape, c.classes) != (found[0].shape, found[0].classes):
+            raise InputError(
+                f"{found[0].name} has records of shape {list(found[0].shape)} in {found[0].classes} classes, {c.name} "
+                f"of shape {list(c.shape)} in {c.classes}; expected the same everywhere"
+            )
+    return tuple(found)
+
+
+def plan_of(order: Order, clients: Sequence[Client]) -> Plan:
+    """The priced plan: shapes and sizes only."""
+    budget = Budget(order.epsilon, order.delta) if math.isfinite(order.epsilon) else None
+    epsilon = order.epsilon if budget else None
+    return plan(
+        make(order.method, dict(order.settings), epsilon),
+        softmax_head(),
+        sizes=[c.size for c in clients],
+        shape=clients[0].shape,
+        classes=clients[0].classes,
+        budget=budget,
+        rounds=order.rounds,
+        clip=order.clip,
+        weights=order.weights,
+        standardize=PrivateMoments(share=order.standardize) if order.standardize else None,
+    )
+
+
+def begin(order: Order, clients: tuple[Client, ...]) -> Progress:
+    """A new job at its first request. Equal seeds start from equal parameters, the simulator's too."""
+    settled = plan_of(order, clients)
+    epsilon = order.epsilon if settled.budget else None
+    job = Job(
+        id=uuid.uuid4().hex,
+        method=order.method,
+        settings=resolve(order.method, dict(order.settings), epsilon),
+        rounds=order.rounds,
+        clip=order.clip,
+        clients=len(clients),
+        classes=clients[0].classes,
+        shape=clients[0].shape,
+        stds={p: _stds(settled, found) for p, found in _by_phase(settled).items()},
+        noise_std=settled.noise_std,
+        standardize=asdict(settled.standardize) if settled.standardize else None,
+    )
+    init_key, _ = jax.random.split(jax.random.key(order.seed))
+    params = settled.model.init(init_key, clients[0].shape, clients[0].classes)
+    phase: Phase = next(p for p in ("moments", "setup", "round") if p in _by_phase(settled))
+    return Progress(order, job, clients, params, settled.method.init(params), None, phase, 0)
+
+
+def _by_phase(settled: Plan) -> dict[Phase, Program]:
+    pairs: dict[Phase, Program | None] = {"moments": settled.moments, "setup": settled.setup, "round": settled.program}
+    return {phase: program for phase, program in pairs.items() if program is not None}
+
+
+def _stds(settled: Plan, program: Program) -> list[float]:
+    """Noise std of each release, in the order of the program."""
+    if settled.budget is None:
+        return [0.0] * len(program.sites)
+    return [1.0 if c.charged == 0 else settled.multipliers[c.site] * c.clip for c in program.charges]
+
+
+# --- what comes back ----------------------------------------------------------------------------------------
+
+
+def faults(progress: Progress, uploads: Mapping[str, Arrays]) -> dict[str, str]:
+    """What is wrong with the uploads received, by the name of the node; empty if all can be averaged."""
+    wanted = _upload_shapes(progress)
+    found = {name: why for name, arrays in uploads.items() if (why := _fault(arrays, wanted))}
+    norms = {name: _norm(arrays) for name, arrays in uploads.items() if name not in found}
+    middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else math.inf
+    for name, norm in norms.items():
+        if norm > _ABSURD * max(middle, 1e-30):
+            found[name] = f"its upload has norm {norm:.3g}, more than {_ABSURD:g} times the round's median {middle:.3g}"
+    return found
+
+
+def _upload_shapes(progress: Progress) -> dict[str, Any]:
+    program = progress.programs.by_phase[progress.phase]
+    specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in program.jaxpr.jaxpr.outvars]
+    upload, _ = jax.tree.unflatten(program.outputs, specs)
+    return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload))}
+
+
+def _fault(arrays: Arrays, wanted: Mapping[str, Any]) -> str | None:
+    if set(arrays) != set(wanted):
+        return f"it sent arrays {sorted(arrays)}; expected {sorted(wanted)}"
+    for name, want in wanted.items():
+        have = arrays[name]
+        if have.dtype != want.dtype or have.shape != want.shape:
+            return f"its {name} is {have.dtype}{list(have.shape)}; expected {want.dtype}{list(want.shape)}"
+        if np.isnan(have).any():
+            return f"its {name} holds NaN"
+        if np.isinf(have).any():
+            return f"its {name} holds infinity"
+    return None
+
+
+def _norm(arrays: Arrays) -> float:
+    return math.sqrt(sum(float(np.sum(np.square(a, dtype=np.float64))) for a in arrays.values()))
+
+
+# --- the step -----------------------------------------------------------------------------------------------
+
+
+def advance(progress: Progress, uploads: Mapping[str, Arrays]) -> Progress:
+    """The job after averaging one upload of every client; anything less is an error."""
+    names = [c.name for c in progress.clients]
+    if set(uploads) != set(names) or (wrong := faults(progress, uploads)):
+        missing = sorted(set(names) - set(uploads))
+        raise InputError(f"a round needs a sound upload of every client; missing: {missing}, wrong: {wrong}")
+    settled = progress.plan
+    mean = _mean(progress, [uploads[name] for name in names], settled.client_weights)
+    if progress.phase == "moments":
+        moments = {k: np.asarray(v) for k, v in mean.items()}
+        following: Phase = "setup" if settled.setup is not None else "round"
+        return replace(progress, moments=moments, phase=following)
+    if progress.phase == "setup":
+        assert settled.method.setup is not None
+        return replace(progress, state=settled.method.setup.server(mean, progress.state), phase="round")
+    params, state = _step(settled.method, settled.facts, mean, progress.state, progress.params)
+    return replace(progress, params=params, state=state, round=progress.round + 1)
+
+
+def _mean(progress: Progress, uploads: Sequence[Arrays], weights: np.ndarray) -> Any:
+    program = progress.programs.by_phase[progress.phase]
+    upload, _ = jax.tree.unflatten(program.outputs, list(range(program.outputs.num_leaves)))
+    leaves = [np.stack([u[f"upload{i}"] for u in uploads]) for i in range(len(jax.tree.leaves(upload)))]
+    means = [jnp.tensordot(jnp.asarray(weights, leaf.dtype), jnp.asarray(leaf), 1) for leaf in leaves]
+    return jax.tree.unflatten(jax.tree.structure(upload), means)
+
+
+def _step(method: Any, facts: Any, mean: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    noise_std = jnp.float32(facts.noise_std)
+    return _jitted(method, facts._replace(noise_std=0.0), noise_std, mean, state, params)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _jitted(method: Any, facts: Any, noise_std: Any, mean: Any, state: Any, params: Any) -> tuple[Any, Any]:
+    return method.server(mean, state, params, facts._replace(noise_std=noise_std))
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------
+
+
+def save(progress: Progress, path: Path) -> None:
+    """The whole progress in one file, on disk before anything else happens."""
+    meta = {
+        "order": asdict(progress.order),
+        "job": progress.job.text(),
+        "clients": [asdict(c) for c in progress.clients],
+        "phase": progress.phase,
+        "round": progress.round,
+    }
+    arrays: Arrays = {"meta": np.asarray(json.dumps(meta))}
+    for name, tree in (("params", progress.params), ("state", progress.state)):
+        arrays |= {f"{name}{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+    arrays |= {f"moments_{k}": np.asarray(v) for k, v in (progress.moments or {}).items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda file: file.write(to_bytes(arrays)))
+
+
+def restore(path: Path) -> Progress:
+    """Progress as it was saved."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no checkpoint to resume from; start without --resume")
+    try:
+        arrays = from_bytes(path.read_bytes())
+        meta = json.loads(str(arrays["meta"]))
+        order = Order(**{**meta["order"], "settings": tuple((k, v) for k, v in meta["order"]["settings"])})
+        clients = tuple(Client(**{**c, "shape": tuple(c["shape"])}) for c in meta["clients"])
+        job = Job.read(meta["job"])
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise InputError(f"{path}: not a checkpoint of this version ({error})") from error
+    fresh = begin(order, clients)
+    trees = {n: _tree(arrays, n, t) for n, t in (("params", fresh.params), ("state", fresh.state))}
+    moments = {k: arrays[f"moments_{k}"] for k in ("first", "second") if f"moments_{k}" in arrays}
+    return replace(fresh, job=job, moments=moments or None, phase=meta["phase"], round=meta["round"], **trees)
+
+
+def _tree(arrays: Arrays, name: str, like: Any) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    return jax.tree.unflatten(structure, [jnp.asarray(arrays[f"{name}{i}"]) for i in range(len(leaves))])
