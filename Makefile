@@ -8,7 +8,7 @@ install: $(STAMP)
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,parquet]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,parquet,flower]"
 	touch $(STAMP)
 
 demo: $(STAMP)

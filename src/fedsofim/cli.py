@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from fedsofim import cli_experiments
 from fedsofim.data.cli_features import features
 from fedsofim.errors import InputError
+from fedsofim.flower import cli as cli_flower
 
 app = typer.Typer(
     help="Differentially private federated optimization: what leaves a client is priced by its own program.",
@@ -208,6 +209,7 @@ def demo(
 
 
 cli_experiments.register(app)
+cli_flower.register_commands(app)
 app.command()(features)
 
 

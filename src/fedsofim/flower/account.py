@@ -143,6 +143,11 @@ class Account:
             ).fetchone()
         return row[0] if row else None
 
+    def create(self) -> None:
+        """An empty ledger, if there is none yet."""
+        with self._open(write=True):
+            pass
+
     def identity(self) -> str:
         with self._open() as db:
             return db.execute("SELECT value FROM meta WHERE key='id'").fetchone()[0]

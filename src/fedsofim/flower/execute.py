@@ -8,6 +8,7 @@ else runs as it stands: after a release nothing touches records, so nothing else
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -99,7 +100,9 @@ class _Walker:
         shapes = site.query.outputs(op.consts)
         coordinates = sum(math.prod(s.shape) for s in shapes)
         label = f"{site.number}{path}"
-        x, y, weight = (np.asarray(a).reshape(-1, *a.shape[2:]) for a in (op.records.x, op.records.y, op.records.weight))
+        x, y, weight = (
+            np.asarray(a).reshape(-1, *a.shape[2:]) for a in (op.records.x, op.records.y, op.records.weight)
+        )
         keep = (weight > 0) & self.sampled(site, label, len(weight))
         std = self.stds[site.number] * scale_of_round(site.noise, self.round)
         if std == 0:  # a rehearsal: the node's policy allows infinite epsilon
@@ -137,13 +140,16 @@ def _sum(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip: flo
 
 
 def _vectors(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Every record's vector, unclipped, as one row of doubles: a block of one record at a time."""
-
-    def one(a, b):
-        return query.block(consts, a[None], b[None], jnp.ones(1, x.dtype), math.inf)
-
-    leaves = jax.vmap(one)(jnp.asarray(x), jnp.asarray(y))
+    """Every record's vector, unclipped, as one row of doubles."""
+    leaves = _each(query, consts, jnp.asarray(x), jnp.asarray(y))
     return np.concatenate([np.asarray(leaf, np.float64).reshape(len(y), -1) for leaf in leaves], axis=1)
+
+
+@partial(jax.jit, static_argnums=0)
+def _each(query: Query, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
+    """The query on blocks of one record, with a clip that never bites."""
+    one = jnp.ones(1, x.dtype)
+    return jax.vmap(lambda a, b: query.block(consts, a[None], b[None], one, math.inf))(x, y)
 
 
 def _clipped(vectors: np.ndarray, clip: float) -> np.ndarray:

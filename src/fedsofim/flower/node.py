@@ -21,7 +21,15 @@ from fedsofim.flower.execute import Secrets, coordinates, run
 from fedsofim.flower.noise import cost_of_round, fresh_secret, laid_out
 from fedsofim.flower.policy import Policy
 from fedsofim.flower.wire import (
-    Arrays, Phase, Programs, Request, from_bytes, incoming, programs, to_bytes, tree_from_bytes, tree_to_bytes,
+    Arrays,
+    Programs,
+    Request,
+    from_bytes,
+    incoming,
+    programs,
+    to_bytes,
+    tree_from_bytes,
+    tree_to_bytes,
 )  # fmt: skip
 from fedsofim.ledger import Inputs
 from fedsofim.queries import SecondMoment
@@ -164,7 +172,9 @@ def _memory(policy: Policy, request: Request, settled: Programs, params: Any) ->
         return jax.tree.map(jnp.asarray, start)
     kept = Account(policy.ledger).memory(request.job.id, request.round - 1)
     if kept is None:
-        raise Refused(f"this node did not take part in round {request.round}, whose memory round {request.round + 1} needs")
+        raise Refused(
+            f"this node did not take part in round {request.round}, whose memory round {request.round + 1} needs"
+        )
     return jax.tree.map(jnp.asarray, tree_from_bytes(kept, start))
 
 
@@ -172,5 +182,7 @@ def _moments(arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> dict[s
     found = {k: arrays.get(f"moments_{k}") for k in ("first", "second")}
     for name, value in found.items():
         if value is None or value.shape != shape or not np.all(np.isfinite(value)):
-            raise InputError(f"the request's array moments_{name} is missing or of the wrong form; expected {list(shape)}")
+            raise InputError(
+                f"the request's array moments_{name} is missing or of the wrong form; expected {list(shape)}"
+            )
     return found  # type: ignore[return-value]

@@ -1,20 +1,20 @@
 """What a node's operator allows: one TOML file, written by the operator and read anew for every request.
 
-    [node]
-    name = "hospital-1"
-    data = "records.npz"            # x: records x features, y: labels
-    classes = 10                    # public, stated here so that no record decides it
-    ledger = "ledger.db"
+[node]
+name = "hospital-1"
+data = "records.npz"            # x: records x features, y: labels
+classes = 10                    # public, stated here so that no record decides it
+ledger = "ledger.db"
 
-    [budget]                        # over the life of the data, all runs and servers together
-    epsilon = 2.0
-    delta = 1e-5
+[budget]                        # over the life of the data, all runs and servers together
+epsilon = 2.0
+delta = 1e-5
 
-    [limits]
-    smallest_multiplier = 1.0       # noise std over clip, of every release
-    largest_clip = 10.0
-    methods = ["fedsofim", "fedgd"]
-    secure_sum_min_clients = 0      # 0: never; else the fewest clients among whom noise may be shared
+[limits]
+smallest_multiplier = 1.0       # noise std over clip, of every release
+largest_clip = 10.0
+methods = ["fedsofim", "fedgd"]
+secure_sum_min_clients = 0      # 0: never; else the fewest clients among whom noise may be shared
 """
 
 import math

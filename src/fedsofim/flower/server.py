@@ -28,6 +28,8 @@ from fedsofim.plan import Plan, Weights, plan
 from fedsofim.privacy import Budget
 from fedsofim.standardize import PrivateMoments
 
+#: The files of a job's folder, beside the certificate.
+CHECKPOINT, PROGRESS, OUTCOME = "checkpoint.npz", "progress.json", "outcome.json"
 _ABSURD = 1000.0  # times the median norm of the round
 
 
@@ -153,6 +155,15 @@ def begin(order: Order, clients: tuple[Client, ...]) -> Progress:
     params = settled.model.init(init_key, clients[0].shape, clients[0].classes)
     phase: Phase = next(p for p in ("moments", "setup", "round") if p in _by_phase(settled))
     return Progress(order, job, clients, params, settled.method.init(params), None, phase, 0)
+
+
+def with_params(progress: Progress, params: Any) -> Progress:
+    """The job from other initial parameters, of the same form."""
+    wanted, given = (jax.tree.map(lambda a: (np.shape(a), np.asarray(a).dtype), t) for t in (progress.params, params))
+    if wanted != given:
+        raise InputError(f"the initial parameters are {given}; expected {wanted}")
+    params = jax.tree.map(jnp.asarray, params)
+    return replace(progress, params=params, state=progress.plan.method.init(params))
 
 
 def _by_phase(settled: Plan) -> dict[Phase, Program]:

@@ -1,0 +1,93 @@
+"""Flower messages: the only file that turns wire.py's requests and replies into Flower records and back."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from fedsofim.errors import InputError
+from fedsofim.flower.wire import PHASES, Arrays, Job, Phase, Request
+
+_POLL = 0.5  # seconds; Flower's own loop sleeps 3
+
+
+class Reply(NamedTuple):
+    """What one node sent back: facts (its name, or why it refused) and arrays; `error` if nothing came."""
+
+    facts: dict[str, Any]
+    arrays: Arrays
+    error: str = ""
+
+
+def ask_message(request: Request, node: int) -> Message:
+    facts = {"what": "ask", "job": request.job.text(), "phase": request.phase, "round": request.round}
+    return Message(content=_content(facts, request.arrays), message_type=MessageType.TRAIN, dst_node_id=node)
+
+
+def query_message(what: str, node: int) -> Message:
+    return Message(content=_content({"what": what}, {}), message_type=MessageType.QUERY, dst_node_id=node)
+
+
+def request_of(message: Message) -> Request:
+    """The request in a message as a node receives it."""
+    facts, arrays = _opened(message.content)
+    phase, round = facts.get("phase"), facts.get("round")
+    if phase not in PHASES or not isinstance(round, int) or round < 0:
+        raise InputError("the request names no phase and round; do server and node run the same version?")
+    return Request(Job.read(str(facts.get("job"))), cast(Phase, phase), round, arrays)
+
+
+def what_of(message: Message) -> str:
+    return str(_opened(message.content)[0].get("what"))
+
+
+def reply_message(facts: Mapping[str, Any], arrays: Arrays, to: Message) -> Message:
+    return Message(content=_content(facts, arrays), reply_to=to)
+
+
+def exchange(grid: Grid, messages: list[Message], timeout: float) -> dict[int, Reply]:
+    """Send, and wait for every reply or the end of patience; keyed by the node that was asked."""
+    if not messages:
+        return {}
+    numbers = list(grid.push_messages(messages))
+    waiting = {number: m.metadata.dst_node_id for number, m in zip(numbers, messages, strict=True) if number}
+    replies = {m.metadata.dst_node_id: Reply({}, {}, "no answer came") for m in messages}
+    end = time.monotonic() + timeout
+    while waiting and time.monotonic() < end:
+        for message in grid.pull_messages(list(waiting)):
+            node = waiting.pop(message.metadata.reply_to_message_id, None)
+            if node is not None:  # an error's own source is not the node that failed
+                replies[node] = opened(message)
+        if waiting:
+            time.sleep(_POLL)
+    return replies
+
+
+def opened(message: Message) -> Reply:
+    """A node's reply as the server receives it; whatever is wrong with it becomes its `error`."""
+    if message.has_error():
+        return Reply({}, {}, message.error.reason or f"Flower's error {message.error.code}")
+    try:
+        return Reply(*_opened(message.content))
+    except InputError as error:
+        return Reply({}, {}, str(error))
+
+
+def _content(facts: Mapping[str, Any], arrays: Arrays) -> RecordDict:
+    record = ArrayRecord({name: Array(np.asarray(a)) for name, a in arrays.items()})
+    return RecordDict({"facts": ConfigRecord({"json": json.dumps(facts)}), "arrays": record})
+
+
+def _opened(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
+    try:
+        facts = json.loads(str(content.config_records["facts"]["json"]))
+        arrays = {str(name): array.numpy() for name, array in content.array_records["arrays"].items()}
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        raise InputError("the message is not one of fedsofim's") from error
+    if not isinstance(facts, dict):
+        raise InputError("the message is not one of fedsofim's")
+    return facts, arrays

@@ -1,0 +1,86 @@
+"""The ServerApp: a job from Flower's run-config. `fedsofim serve` starts it; its keys are those of app/pyproject.toml."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+
+from fedsofim.cli import settings
+from fedsofim.data import load
+from fedsofim.errors import InputError
+from fedsofim.files import write_whole
+from fedsofim.flower.server import OUTCOME, Order
+from fedsofim.flower.strategy import MethodStrategy
+from fedsofim.models import evaluate, softmax_head
+
+
+def order_of(config: Mapping[str, Any]) -> Order:
+    """The order in a run-config."""
+    chosen = settings(str(config["settings"]).split())
+    return Order(
+        method=str(config["method"]),
+        settings=tuple(sorted(chosen.items())),
+        epsilon=float(config["epsilon"]),
+        delta=float(config["delta"]),
+        rounds=int(config["rounds"]),
+        clip=float(config["clip"]),
+        clients=int(config["clients"]),
+        weights="size" if config["weights"] == "size" else "uniform",
+        standardize=float(config["standardize"]),
+        seed=int(config["seed"]),
+    )
+
+
+def tester(name: str) -> Callable[[int, ArrayRecord], MetricRecord | None] | None:
+    """Accuracy on a public test set that the coordinator has; no node is asked."""
+    if not name:
+        return None
+    data = load(name)
+    x, y = jnp.asarray(data.x_test), jnp.asarray(data.y_test)
+
+    def measure(round: int, arrays: ArrayRecord) -> MetricRecord:
+        (theta,) = (a.numpy() for a in arrays.values())
+        accuracy, loss = jax.jit(evaluate, static_argnums=0)(softmax_head(), jnp.asarray(theta), x, y)
+        return MetricRecord({"accuracy": round_to(accuracy), "loss": round_to(loss)})
+
+    return measure
+
+
+def round_to(value: Any) -> float:
+    return round(float(value), 4)
+
+
+def run(grid: Grid, config: Mapping[str, Any]) -> None:
+    """One job to its end. What went wrong is written where the coordinator looks, before Flower sees it."""
+    folder = Path(str(config["folder"])).expanduser().absolute()
+    try:
+        strategy = MethodStrategy(
+            order_of(config),
+            folder,
+            resume=bool(config["resume"]),
+            attempts=int(config["attempts"]),
+            patience=float(config["patience"]),
+        )
+        strategy.start(grid, timeout=float(config["timeout"]), evaluate_fn=tester(str(config["test"])))
+    except InputError as error:
+        _outcome(folder, {"failed": str(error)})
+        raise SystemExit(1) from error
+    _outcome(folder, {"finished": strategy.order.rounds})
+
+
+def _outcome(folder: Path, facts: Mapping[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / OUTCOME, lambda f: f.write(json.dumps(dict(facts)).encode()))
+
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    run(grid, context.run_config)
