@@ -99,7 +99,7 @@ def _check_order(order: Any, plan_of: Any) -> None:
 
     if order.clients < 1:
         raise InputError(f"clients is {order.clients}; expected at least 1")
-    plan_of(order, [Client(f"{i}", 100, (8,), 2) for i in range(order.clients)])
+    plan_of(order, tuple(Client(f"{i}", 100, (8,), 2) for i in range(order.clients)))
 
 
 @federation_app.command("init")

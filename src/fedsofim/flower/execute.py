@@ -9,11 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Literal
 
 from fedsofim.errors import Refused
@@ -46,7 +47,7 @@ def coordinates(jaxpr: Any) -> dict[int, int]:
     found: dict[int, int] = {}
     for eqn in open_jaxpr(jaxpr)[0].eqns:
         if eqn.primitive is dp_release:
-            found[eqn.params["site"].number] = sum(math.prod(v.aval.shape) for v in eqn.outvars)
+            found[eqn.params["site"].number] = sum(math.prod(cast(ShapedArray, v.aval).shape) for v in eqn.outvars)
         for inner in (j for p in eqn.params.values() for j in jaxprs_in(p)):
             found |= coordinates(inner)
     return found

@@ -200,7 +200,10 @@ def draw(mechanism: Mechanism, round: int, coordinates: int, secret: bytes, labe
     if not laid_out(mechanism):
         return lattice_normal(Bits(secret, label), coordinates)
     terms = tree_terms(_inner(mechanism), round)
-    return sum((sign * lattice_normal(Bits(secret, f"{label}/{node}"), coordinates) for sign, node in terms), _ZERO)
+    total = np.zeros(coordinates, np.int64)
+    for sign, node in terms:
+        total += sign * lattice_normal(Bits(secret, f"{label}/{node}"), coordinates)
+    return total
 
 
 def tree_terms(tree: Mechanism, round: int) -> Sequence[tuple[int, str]]:
@@ -216,9 +219,6 @@ def tree_terms(tree: Mechanism, round: int) -> Sequence[tuple[int, str]]:
     first = round - m  # the last round before this tree
     lower = [(-1, f"{h}:{first + ((m - 1) >> h << h)}") for h in range(top)]
     return [(1, f"{top}:{round}"), *lower]
-
-
-_ZERO = np.int64(0)
 
 
 def _inner(mechanism: Mechanism) -> Mechanism:

@@ -10,7 +10,7 @@ import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +116,8 @@ def clients_of(hellos: Sequence[Mapping[str, Any]], order: Order) -> tuple[Clien
     return tuple(found)
 
 
-def plan_of(order: Order, clients: Sequence[Client]) -> Plan:
+@lru_cache(maxsize=8)  # one method object for the life of a job, so that its step is compiled once
+def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
     """The priced plan: shapes and sizes only."""
     budget = Budget(order.epsilon, order.delta) if math.isfinite(order.epsilon) else None
     epsilon = order.epsilon if budget else None
@@ -224,7 +225,8 @@ def _norm(arrays: Arrays) -> float:
 def advance(progress: Progress, uploads: Mapping[str, Arrays]) -> Progress:
     """The job after averaging one upload of every client; anything less is an error."""
     names = [c.name for c in progress.clients]
-    if set(uploads) != set(names) or (wrong := faults(progress, uploads)):
+    wrong = faults(progress, uploads)
+    if wrong or set(uploads) != set(names):
         missing = sorted(set(names) - set(uploads))
         raise InputError(f"a round needs a sound upload of every client; missing: {missing}, wrong: {wrong}")
     settled = progress.plan

@@ -1,4 +1,4 @@
-"""The ServerApp: a job from Flower's run-config. `fedsofim serve` starts it; its keys are those of app/pyproject.toml."""
+"""The ServerApp: a job from Flower's run-config, whose keys app/pyproject.toml lists. `fedsofim serve` starts it."""
 
 import json
 from collections.abc import Callable, Mapping

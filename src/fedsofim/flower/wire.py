@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import jax
@@ -112,13 +113,19 @@ class Programs(NamedTuple):
 
 def programs(job: Job, size: int) -> Programs:
     """Built from the library's own method of that name: a node believes its own code, not the server."""
+    return _programs(job.text(), size)
+
+
+@lru_cache(maxsize=8)
+def _programs(text: str, size: int) -> Programs:
+    job = Job.read(text)
     method, model = make(job.method, job.settings), softmax_head()
     how = PrivateMoments(**job.standardize) if job.standardize else None
     blocks = block_shape([size])
     found = audited(method, model, how, job.shape, job.classes, blocks, job.clients, job.rounds, job.clip)
-    pairs = dict(zip(("round", "setup", "moments"), found, strict=True))
+    pairs: dict[Phase, Program | None] = {"round": found[0], "setup": found[1], "moments": found[2]}
     shapes = input_shapes(method, model, job.shape, job.classes, blocks)
-    return Programs(method, model, {p: pairs[p] for p in PHASES if pairs[p] is not None}, shapes, how)
+    return Programs(method, model, {p: f for p, f in pairs.items() if f is not None}, shapes, how)
 
 
 def used_state(programs: Programs) -> list[int]:
