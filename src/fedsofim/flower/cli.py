@@ -5,7 +5,7 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -59,6 +59,7 @@ def serve(
     clip: Annotated[float, typer.Option(help="largest norm of a record's gradient")] = 10.0,
     clients: Annotated[int, typer.Option(help="nodes that take part: every round needs all of them")] = 3,
     weights: Annotated[str, typer.Option(help="uniform, or size")] = "uniform",
+    trust: Annotated[str, typer.Option(help="local, or secure-sum: masked uploads that share the noise")] = "local",
     standardize_share: Annotated[float, typer.Option(help="share of the budget for feature moments; 0: none")] = 0.0,
     seed: Annotated[int, typer.Option(help="of the initial parameters")] = 0,
     test: Annotated[str, typer.Option(help="public test data of the coordinator")] = "",
@@ -67,39 +68,42 @@ def serve(
 ) -> None:
     """Train a job on the connected nodes and follow it to its certificate; --resume after any interruption."""
     from fedsofim.cli import settings
+    from fedsofim.flower.checkpoint import CHECKPOINT, restore
     from fedsofim.flower.following import follow
-    from fedsofim.flower.server import CHECKPOINT, Order, plan_of, restore
+    from fedsofim.flower.server import Order
+    from fedsofim.plan import Trust, Weights
 
     chosen = tuple(sorted(settings(setting).items()))
-    order = Order(method, chosen, epsilon, delta, rounds, clip, clients, _weights(weights), standardize_share, seed)
+    public = (_one_of("weights", weights, get_args(Weights)), _one_of("trust", trust, get_args(Trust)))
+    order = Order(method, chosen, epsilon, delta, rounds, clip, clients, *public, standardize_share, seed)
     if resume:
         order = restore(job / CHECKPOINT).order
     else:
-        _check_order(order, plan_of)
+        _check_order(order)
     config = {
         "method": order.method, "settings": " ".join(f"{k}={v}" for k, v in order.settings), "epsilon": order.epsilon,
         "delta": order.delta, "rounds": order.rounds, "clip": order.clip, "clients": order.clients,
-        "weights": order.weights, "standardize": order.standardize, "seed": order.seed, "test": test,
-        "patience": patience, "folder": str(job.absolute()), "resume": resume,
+        "weights": order.weights, "trust": order.trust, "standardize": order.standardize, "seed": order.seed,
+        "test": test, "patience": patience, "folder": str(job.absolute()), "resume": resume,
     }  # fmt: skip
     follow(server, job, config)
 
 
-def _weights(value: str) -> Any:
+def _one_of(kind: str, value: str, known: tuple[str, ...]) -> Any:
     from fedsofim.errors import unknown
 
-    if value not in ("uniform", "size"):
-        raise unknown("weights", value, ("uniform", "size"))
+    if value not in known:
+        raise unknown(kind, value, known)
     return value
 
 
-def _check_order(order: Any, plan_of: Any) -> None:
-    """A senseless order is an error here, before any node is asked: planned for clients of some size."""
-    from fedsofim.flower.server import Client
+def _check_order(order: Any) -> None:
+    """A senseless order is an error here, before any node is asked: begun with clients of some size."""
+    from fedsofim.flower.server import Client, begin
 
     if order.clients < 1:
         raise InputError(f"clients is {order.clients}; expected at least 1")
-    plan_of(order, tuple(Client(f"{i}", 100, (8,), 2) for i in range(order.clients)))
+    begin(order, tuple(Client(f"{i}", 100, (8,), 2) for i in range(order.clients)))
 
 
 @federation_app.command("init")
@@ -124,6 +128,21 @@ def init(
     where = federation.Federation(host, port, insecure)
     federation.init(folder, names, where, federation.Terms(epsilon=epsilon, delta=delta, classes=classes))
     print(f"wrote {folder}: read {folder / 'README.txt'}")
+
+
+@federation_app.command("mask-key")
+def mask_key(
+    name: Annotated[str, typer.Argument(help="this node's name, as in its policy")],
+    out: Annotated[Path, typer.Option(help="where the secret half goes")] = Path("mask.key"),
+) -> None:
+    """Make a node's key for secure sums. Every operator makes their own; the coordinator must never have it."""
+    from fedsofim.flower.secure_sum import new_key
+
+    if out.exists():
+        raise InputError(f"{out}: there is a key already; it is never overwritten")
+    public = new_key(out)
+    print(f'in your policy, section [node]:    mask_key = "{out}"')
+    print(f'in the others\' policies, [peers]:  {name} = "{public}"')
 
 
 @federation_app.command("demo")

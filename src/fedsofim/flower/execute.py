@@ -7,7 +7,7 @@ else runs as it stands: after a release nothing touches records, so nothing else
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from jax.extend.core import Literal
 
 from fedsofim.errors import Refused
 from fedsofim.flower.noise import BITS, Bits, draw, laid_out, lattice_std, scale_of_round
+from fedsofim.flower.secure_sum import masked, step_of
 from fedsofim.ledger import CALLS, Inputs, Program, jaxprs_in, open_jaxpr, releases_in
 from fedsofim.queries import Query
 from fedsofim.release import Site, dp_release, operands
@@ -33,6 +34,24 @@ class Secrets:
 
     fresh: bytes
     job: bytes
+
+
+@dataclass(frozen=True)
+class Masked:
+    """How to release into a secure sum: this client's factor a_i, the std of its share of the noise, its masks."""
+
+    factor: float
+    std: float
+    mask: np.ndarray
+
+
+def run_masked(program: Program, inputs: Inputs, how: Masked, secrets: Secrets) -> np.ndarray:
+    """The masked release of a program that releases one gradient, as 64-bit words."""
+    out: list[np.ndarray] = []
+    walker = _Walker(secrets, {}, int(inputs.round), how, out)
+    walker.jaxpr(program.jaxpr.jaxpr, program.jaxpr.consts, jax.tree.leaves(inputs), "")
+    (words,) = out
+    return words
 
 
 def run(program: Program, inputs: Inputs, stds: Mapping[int, float], secrets: Secrets) -> tuple[Any, Any]:
@@ -58,6 +77,8 @@ class _Walker:
     secrets: Secrets
     stds: Mapping[int, float]
     round: int
+    masked: Masked | None = None
+    words: list[np.ndarray] = field(default_factory=list)  # where a masked release goes; the program sees zeros
 
     def jaxpr(self, jaxpr, consts: Sequence, args: Sequence, path: str) -> list:
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
@@ -105,6 +126,9 @@ class _Walker:
             np.asarray(a).reshape(-1, *a.shape[2:]) for a in (op.records.x, op.records.y, op.records.weight)
         )
         keep = (weight > 0) & self.sampled(site, label, len(weight))
+        if self.masked is not None:
+            self.words.append(self.masked_words(self.masked, site, op.consts, x[keep], y[keep]))
+            return [jnp.zeros(s.shape, s.dtype) for s in shapes]
         std = self.stds[site.number] * scale_of_round(site.noise, self.round)
         if std == 0:  # a rehearsal: the node's policy allows infinite epsilon
             total = _sum(site.query, op.consts, x[keep], y[keep], site.clip, None)
@@ -117,6 +141,11 @@ class _Walker:
         ends = np.cumsum([math.prod(s.shape) for s in shapes])[:-1]
         parts = np.split(total, ends)
         return [jnp.asarray(p.reshape(s.shape), s.dtype) for p, s in zip(parts, shapes, strict=True)]
+
+    def masked_words(self, how: Masked, site: Site, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        whole = _sum(site.query, consts, x, y, site.clip, step_of(how.std) / how.factor)  # a_i·v on the common lattice
+        noise = draw(site.noise, self.round, len(whole), self.secrets.fresh, "noise")
+        return masked(whole, noise, how.mask)
 
     def sampled(self, site: Site, label: str, count: int) -> np.ndarray:
         """Each record with probability `sample`, from secret bits: who took part must stay unknown."""

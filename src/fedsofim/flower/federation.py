@@ -17,7 +17,8 @@ _POLICY = """# What this node allows. Read for every request; change it at any t
 name = "{name}"
 data = "records.npz"          # arrays x (records x features, float) and y (whole labels, 0..classes-1)
 classes = {classes}                  # public: stated here so that no record decides it
-ledger = "ledger.db"          # what was released so far. Keep it as long as the data; back it up; never delete it
+ledger = "ledger.db"          # what was released so far. Keep it as long as the data; never delete it, nor restore
+                              # an older copy: both would forget what has left
 
 [budget]                      # over the life of the data: all jobs, runs and servers together
 epsilon = {epsilon}
@@ -27,7 +28,8 @@ delta = {delta}
 smallest_multiplier = {multiplier}     # noise std over clip, of every single release
 largest_clip = {clip}           # largest norm a record may have in a sum
 methods = [{methods}]
-secure_sum_min_clients = 0    # 0: noise is never shared with other clients
+secure_sum_min_clients = 0    # 0: never share noise. Else how many clients, this one included, you trust to draw
+                              # their share of it, with mask_key and [peers] set: docs/node.md
 """
 
 _START_NODE = """#!/bin/sh

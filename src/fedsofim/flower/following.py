@@ -8,8 +8,8 @@ from typing import Any
 
 from fedsofim.cli import bar
 from fedsofim.errors import InputError
+from fedsofim.flower.checkpoint import OUTCOME, PROGRESS
 from fedsofim.flower.processes import register, run_status, submit
-from fedsofim.flower.server import OUTCOME, PROGRESS
 
 _LOOK = 0.5  # seconds between looks at the job's folder
 _ASK = 15.0  # seconds between questions to the SuperLink whether the run is alive

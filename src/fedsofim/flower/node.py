@@ -5,7 +5,6 @@ server's word is used for nothing but what to compute.
 """
 
 import hashlib
-import math
 from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -16,10 +15,11 @@ import numpy as np
 
 from fedsofim.data.npz import read_arrays
 from fedsofim.errors import InputError, Refused
-from fedsofim.flower.account import Account, Ask, Line
-from fedsofim.flower.execute import Secrets, coordinates, run
-from fedsofim.flower.noise import cost_of_round, fresh_secret, laid_out
+from fedsofim.flower.account import Account, Ask
+from fedsofim.flower.execute import Secrets, run, run_masked
+from fedsofim.flower.noise import fresh_secret, laid_out
 from fedsofim.flower.policy import Policy
+from fedsofim.flower.pricing import check_terms, priced
 from fedsofim.flower.wire import (
     Arrays,
     Programs,
@@ -32,7 +32,6 @@ from fedsofim.flower.wire import (
     tree_to_bytes,
 )  # fmt: skip
 from fedsofim.ledger import Inputs
-from fedsofim.queries import SecondMoment
 from fedsofim.records import pack
 from fedsofim.release import MAX_SITES
 from fedsofim.standardize import standardizer
@@ -63,7 +62,7 @@ def hello(policy: Policy) -> dict[str, Any]:
 def answer(policy: Policy, request: Request) -> Arrays:
     """The upload, charged and stored; or Refused with the reason, and nothing has left."""
     job = request.job
-    _check_terms(policy, request)
+    check_terms(policy, request)
     data = read_data(policy)
     if tuple(data.x.shape[1:]) != job.shape or policy.classes != job.classes:
         raise Refused(
@@ -71,16 +70,20 @@ def answer(policy: Policy, request: Request) -> Arrays:
             f"{list(data.x.shape[1:])} in {policy.classes}"
         )
     settled = programs(job, len(data.y))
-    stds, lines = _priced(policy, request, settled)
-    in_order = any(laid_out(site.noise) for site in settled.by_phase[request.phase].sites)
+    price = priced(policy, request, settled, len(data.y))
+    program = settled.by_phase[request.phase]
+    in_order = any(laid_out(site.noise) for site in program.sites)
     ask = Ask(job.id, job.text(), data.fingerprint, request.phase, request.round, request.digest(), in_order)
     inputs = _inputs(policy, request, settled, data)  # before the charge: what cannot run costs nothing
     account = Account(policy.ledger)
-    opened = account.open_ask(ask, lines, policy.epsilon, policy.delta, fresh_secret())
+    opened = account.open_ask(ask, price.lines, policy.epsilon, policy.delta, fresh_secret())
     if opened.reply is not None:
         return from_bytes(opened.reply)
     secrets = Secrets(fresh_secret(), opened.secret)
-    upload, memory = run(settled.by_phase[request.phase], inputs, stds, secrets)
+    if price.masked is not None:
+        upload, memory = run_masked(program, inputs, price.masked, secrets), ()
+    else:
+        upload, memory = run(program, inputs, price.stds, secrets)
     reply = to_bytes({f"upload{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(upload))})
     account.close_ask(opened.number, reply, tree_to_bytes(memory))
     return from_bytes(reply)
@@ -101,48 +104,6 @@ def read_data(policy: Policy) -> Data:
     y = y.astype(np.int32)
     digest = hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
     return Data(x, y, digest)
-
-
-def _check_terms(policy: Policy, request: Request) -> None:
-    job = request.job
-    if job.method not in policy.methods:
-        raise Refused(f"the method {job.method} is not allowed here; allowed: {', '.join(policy.methods)}")
-    if job.trust != "local":
-        raise Refused(f"the mode '{job.trust}' is not allowed here; this node adds full noise of its own (local)")
-    rounds = job.rounds if request.phase == "round" else 1
-    if not 0 <= request.round < rounds:
-        raise Refused(f"round {request.round + 1} of a job of {rounds} rounds does not exist")
-
-
-def _priced(policy: Policy, request: Request, settled: Programs) -> tuple[dict[int, float], list[Line]]:
-    """Every site's std with its line for the ledger, each within the operator's limits."""
-    program = settled.by_phase.get(request.phase)
-    if program is None:
-        raise Refused(f"the method {request.job.method} has no phase '{request.phase}'")
-    asked = request.job.stds.get(request.phase, [])
-    if len(asked) != len(program.sites):
-        raise Refused(f"{len(asked)} noise stds were given for {len(program.sites)} releases")
-    stds: dict[int, float] = {}
-    lines: list[Line] = []
-    rounds = request.job.rounds if request.phase == "round" else 1
-    sizes = coordinates(program.jaxpr)
-    for site, charge, std in zip(program.sites, program.charges, asked, strict=True):
-        times = charge.releases // rounds
-        norm = math.sqrt(site.clip) if isinstance(site.query, SecondMoment) else site.clip  # of a record's vector
-        if not norm <= policy.largest_clip:
-            raise Refused(f"'{site.label}' clips at {norm:g}; the largest allowed here is {policy.largest_clip:g}")
-        multiplier = std / site.clip
-        weight = times * cost_of_round(site.noise, request.round, rounds)
-        smallest = multiplier * math.sqrt(times / weight)  # of the noise in this very round
-        if smallest < policy.smallest_multiplier * (1 - 1e-9):
-            raise Refused(
-                f"'{site.label}' has noise multiplier {smallest:.6g}; the smallest allowed here is "
-                f"{policy.smallest_multiplier:g}"
-            )
-        stds[site.number] = std
-        amount = (charge.ratio, multiplier, times, weight, site.sample, sizes[site.number])
-        lines.append(Line(site.label, site.clip, *amount))
-    return stds, lines
 
 
 def _inputs(policy: Policy, request: Request, settled: Programs, data: Data) -> Inputs:

@@ -14,7 +14,11 @@ delta = 1e-5
 smallest_multiplier = 1.0       # noise std over clip, of every release
 largest_clip = 10.0
 methods = ["fedsofim", "fedgd"]
-secure_sum_min_clients = 0      # 0: never; else the fewest clients among whom noise may be shared
+secure_sum_min_clients = 0      # 0: never share noise; else how many clients, this one included, are trusted
+                                # to draw their share of it
+
+[peers]                         # only for secure sums: the others' mask keys, as their operators gave them
+hospital-2 = "k3Zr...="
 """
 
 import math
@@ -42,10 +46,12 @@ class Policy:
     largest_clip: float
     methods: tuple[str, ...]
     secure_sum_min_clients: int = 0
+    mask_key: Path | None = None
+    peers: tuple[tuple[str, str], ...] = ()
 
 
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
-    "node": {"name": (str,), "data": (str,), "classes": (int,), "ledger": (str,)},
+    "node": {"name": (str,), "data": (str,), "classes": (int,), "ledger": (str,), "mask_key": (str,)},
     "budget": {"epsilon": (float, int), "delta": (float,)},
     "limits": {
         "smallest_multiplier": (float, int),
@@ -54,7 +60,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "secure_sum_min_clients": (int,),
     },
 }
-_OPTIONAL = {"secure_sum_min_clients"}
+_OPTIONAL = {"secure_sum_min_clients", "mask_key"}
 
 
 def read_policy(path: str | Path) -> Policy:
@@ -67,10 +73,13 @@ def read_policy(path: str | Path) -> Policy:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from error
     values = {k: v for section in _FIELDS for k, v in _section(path, document, section).items()}
+    peers = document.pop("peers", {})
+    if not isinstance(peers, dict) or not all(isinstance(v, str) for v in peers.values()):
+        raise InputError(f'{path}: [peers] is {peers!r}; expected lines of the form name = "public mask key"')
     for extra in set(document) - set(_FIELDS):
         raise InputError(f"{path}: {unknown('section', f'[{extra}]', [f'[{s}]' for s in _FIELDS])}")
-    values |= {key: _beside(path, values[key]) for key in ("data", "ledger")}
-    values |= {"methods": tuple(values["methods"])}
+    values |= {key: _beside(path, values[key]) for key in ("data", "ledger", "mask_key") if key in values}
+    values |= {"methods": tuple(values["methods"]), "peers": tuple(peers.items())}
     return _checked(path, Policy(**values))
 
 
@@ -105,6 +114,10 @@ def _checked(path: Path, p: Policy) -> Policy:
     need(p.largest_clip > 0, f"largest_clip is {p.largest_clip}; expected a number above 0")
     need(p.secure_sum_min_clients >= 0, "secure_sum_min_clients is negative; expected 0 (never) or a number of clients")
     need(p.secure_sum_min_clients != 1, "secure_sum_min_clients is 1; a sum over one client hides nothing: 0 or >= 2")
+    need(
+        p.secure_sum_min_clients == 0 or (p.mask_key is not None and len(p.peers) >= p.secure_sum_min_clients - 1),
+        "secure sums need mask_key in [node], and in [peers] the key of every other client",
+    )
     need(bool(p.methods), "methods is empty; name the methods this node takes part in")
     for name in p.methods:
         need(isinstance(name, str) and name in registry(), str(unknown("method", str(name), registry())))

@@ -1,17 +1,15 @@
-"""The coordinator's side of a job, without Flower: plan, ask, check what comes back, step, keep a checkpoint.
+"""The coordinator's side of a job, without Flower: plan, ask, check what comes back, step.
 
 One rule about missing clients: every round is averaged over all clients of the job or not at all. Noise, weights
 and step sizes were planned for that many; and a round that some nodes answered can be asked again for free, since a
 node returns the release it stored.
 """
 
-import json
 import math
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,17 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.errors import InputError
-from fedsofim.files import write_whole
-from fedsofim.flower.wire import Arrays, Job, Phase, Programs, Request, from_bytes, outgoing, programs, to_bytes
+from fedsofim.flower.secure_sum import Shares, step_of, unmasked
+from fedsofim.flower.wire import Arrays, Job, Phase, Programs, Request, outgoing, programs
 from fedsofim.ledger import Program
 from fedsofim.methods import make, resolve
 from fedsofim.models import softmax_head
-from fedsofim.plan import Plan, Weights, plan
+from fedsofim.plan import Plan, Trust, Weights, plan
 from fedsofim.privacy import Budget
 from fedsofim.standardize import PrivateMoments
 
-#: The files of a job's folder, beside the certificate.
-CHECKPOINT, PROGRESS, OUTCOME = "checkpoint.npz", "progress.json", "outcome.json"
 _ABSURD = 1000.0  # times the median norm of the round
 
 
@@ -45,6 +41,7 @@ class Order:
     clip: float = 10.0
     clients: int = 3
     weights: Weights = "uniform"
+    trust: Trust = "local"
     standardize: float = 0.0  # share of the budget for private feature moments; 0: none
     seed: int = 0
 
@@ -131,6 +128,7 @@ def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
         rounds=order.rounds,
         clip=order.clip,
         weights=order.weights,
+        trust=order.trust,
         standardize=PrivateMoments(share=order.standardize) if order.standardize else None,
     )
 
@@ -138,6 +136,7 @@ def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
 def begin(order: Order, clients: tuple[Client, ...]) -> Progress:
     """A new job at its first request. Equal seeds start from equal parameters, the simulator's too."""
     settled = plan_of(order, clients)
+    _check_trust(order, settled)
     epsilon = order.epsilon if settled.budget else None
     job = Job(
         id=uuid.uuid4().hex,
@@ -151,11 +150,24 @@ def begin(order: Order, clients: tuple[Client, ...]) -> Progress:
         stds={p: _stds(settled, found) for p, found in _by_phase(settled).items()},
         noise_std=settled.noise_std,
         standardize=asdict(settled.standardize) if settled.standardize else None,
+        trust=order.trust,
+        weights=order.weights,
+        peers=tuple((c.name, c.size) for c in clients) if order.trust == "secure-sum" else (),
     )
     init_key, _ = jax.random.split(jax.random.key(order.seed))
     params = settled.model.init(init_key, clients[0].shape, clients[0].classes)
     phase: Phase = next(p for p in ("moments", "setup", "round") if p in _by_phase(settled))
     return Progress(order, job, clients, params, settled.method.init(params), None, phase, 0)
+
+
+def _check_trust(order: Order, settled: Plan) -> None:
+    """Only what the nodes can do under masks: one gradient a round, with noise."""
+    plain = settled.pooled and settled.setup is None and settled.moments is None and settled.budget is not None
+    if order.trust == "secure-sum" and not (plain and len(settled.sizes) >= 2):
+        raise InputError(
+            f"{order.method}: a secure sum needs at least 2 clients, noise, and a method that releases one gradient a "
+            "round and nothing else; use trust local"
+        )
 
 
 def with_params(progress: Progress, params: Any) -> Progress:
@@ -185,8 +197,9 @@ def _stds(settled: Plan, program: Program) -> list[float]:
 def faults(progress: Progress, uploads: Mapping[str, Arrays]) -> dict[str, str]:
     """What is wrong with the uploads received, by the name of the node; empty if all can be averaged."""
     wanted = _upload_shapes(progress)
+    masked = progress.job.trust == "secure-sum"  # then each upload by itself looks like noise
     found = {name: why for name, arrays in uploads.items() if (why := _fault(arrays, wanted))}
-    norms = {name: _norm(arrays) for name, arrays in uploads.items() if name not in found}
+    norms = {name: _norm(arrays) for name, arrays in uploads.items() if name not in found and not masked}
     middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else math.inf
     for name, norm in norms.items():
         if norm > _ABSURD * max(middle, 1e-30):
@@ -198,6 +211,8 @@ def _upload_shapes(progress: Progress) -> dict[str, Any]:
     program = progress.programs.by_phase[progress.phase]
     specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in program.jaxpr.jaxpr.outvars]
     upload, _ = jax.tree.unflatten(program.outputs, specs)
+    if progress.job.trust == "secure-sum":
+        return {"upload0": jax.ShapeDtypeStruct((_dim(upload),), np.uint64)}
     return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload))}
 
 
@@ -242,7 +257,28 @@ def advance(progress: Progress, uploads: Mapping[str, Arrays]) -> Progress:
     return replace(progress, params=params, state=state, round=progress.round + 1)
 
 
+def _dim(tree: Any) -> int:
+    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(tree))
+
+
+def _secure_mean(progress: Progress, uploads: Sequence[Arrays]) -> Any:
+    """The weighted mean from masked uploads; if their masks did not cancel, an error and no step."""
+    (site,) = progress.programs.by_phase["round"].sites
+    leaves, structure = jax.tree.flatten(progress.params)
+    shares = Shares.of(progress.job.peers, progress.job.weights)
+    std = shares.std(progress.job.stds["round"][0], site.query.ratio * site.clip, _dim(progress.params))
+    total = unmasked([u["upload0"] for u in uploads], step_of(std))
+    largest = site.clip + std * math.sqrt(len(shares.names)) * (math.sqrt(len(total)) + 10)
+    if np.linalg.norm(total) > largest:
+        raise InputError("the masks do not cancel: some node was asked another question, or answered falsely")
+    parts = np.split(total, np.cumsum([math.prod(np.shape(leaf)) for leaf in leaves])[:-1])
+    shaped = [jnp.asarray(p.reshape(np.shape(leaf)), leaf.dtype) for p, leaf in zip(parts, leaves, strict=True)]
+    return jax.tree.unflatten(structure, shaped)
+
+
 def _mean(progress: Progress, uploads: Sequence[Arrays], weights: np.ndarray) -> Any:
+    if progress.job.trust == "secure-sum":
+        return _secure_mean(progress, uploads)
     program = progress.programs.by_phase[progress.phase]
     upload, _ = jax.tree.unflatten(program.outputs, list(range(program.outputs.num_leaves)))
     leaves = [np.stack([u[f"upload{i}"] for u in uploads]) for i in range(len(jax.tree.leaves(upload)))]
@@ -258,46 +294,3 @@ def _step(method: Any, facts: Any, mean: Any, state: Any, params: Any) -> tuple[
 @partial(jax.jit, static_argnums=(0, 1))
 def _jitted(method: Any, facts: Any, noise_std: Any, mean: Any, state: Any, params: Any) -> tuple[Any, Any]:
     return method.server(mean, state, params, facts._replace(noise_std=noise_std))
-
-
-# --- checkpoints --------------------------------------------------------------------------------------------
-
-
-def save(progress: Progress, path: Path) -> None:
-    """The whole progress in one file, on disk before anything else happens."""
-    meta = {
-        "order": asdict(progress.order),
-        "job": progress.job.text(),
-        "clients": [asdict(c) for c in progress.clients],
-        "phase": progress.phase,
-        "round": progress.round,
-    }
-    arrays: Arrays = {"meta": np.asarray(json.dumps(meta))}
-    for name, tree in (("params", progress.params), ("state", progress.state)):
-        arrays |= {f"{name}{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-    arrays |= {f"moments_{k}": np.asarray(v) for k, v in (progress.moments or {}).items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda file: file.write(to_bytes(arrays)))
-
-
-def restore(path: Path) -> Progress:
-    """Progress as it was saved."""
-    if not path.is_file():
-        raise InputError(f"{path}: there is no checkpoint to resume from; start without --resume")
-    try:
-        arrays = from_bytes(path.read_bytes())
-        meta = json.loads(str(arrays["meta"]))
-        order = Order(**{**meta["order"], "settings": tuple((k, v) for k, v in meta["order"]["settings"])})
-        clients = tuple(Client(**{**c, "shape": tuple(c["shape"])}) for c in meta["clients"])
-        job = Job.read(meta["job"])
-    except (ValueError, KeyError, TypeError, OSError) as error:
-        raise InputError(f"{path}: not a checkpoint of this version ({error})") from error
-    fresh = begin(order, clients)
-    trees = {n: _tree(arrays, n, t) for n, t in (("params", fresh.params), ("state", fresh.state))}
-    moments = {k: arrays[f"moments_{k}"] for k in ("first", "second") if f"moments_{k}" in arrays}
-    return replace(fresh, job=job, moments=moments or None, phase=meta["phase"], round=meta["round"], **trees)
-
-
-def _tree(arrays: Arrays, name: str, like: Any) -> Any:
-    leaves, structure = jax.tree.flatten(like)
-    return jax.tree.unflatten(structure, [jnp.asarray(arrays[f"{name}{i}"]) for i in range(len(leaves))])

@@ -14,7 +14,8 @@ from fedsofim.cli import settings
 from fedsofim.data import load
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
-from fedsofim.flower.server import OUTCOME, Order
+from fedsofim.flower.checkpoint import OUTCOME
+from fedsofim.flower.server import Order
 from fedsofim.flower.strategy import MethodStrategy
 from fedsofim.models import evaluate, softmax_head
 
@@ -31,6 +32,7 @@ def order_of(config: Mapping[str, Any]) -> Order:
         clip=float(config["clip"]),
         clients=int(config["clients"]),
         weights="size" if config["weights"] == "size" else "uniform",
+        trust="secure-sum" if config["trust"] == "secure-sum" else "local",
         standardize=float(config["standardize"]),
         seed=int(config["seed"]),
     )

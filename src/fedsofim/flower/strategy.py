@@ -26,8 +26,9 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
 from fedsofim.flower import certificate, server
+from fedsofim.flower.checkpoint import CHECKPOINT, PROGRESS, restore, save
 from fedsofim.flower.messages import Reply, ask_message, exchange, opened, query_message
-from fedsofim.flower.server import CHECKPOINT, PROGRESS, Client, Order, Progress
+from fedsofim.flower.server import Client, Order, Progress
 from fedsofim.flower.wire import Arrays
 
 _LOG = getLogger("flwr")
@@ -81,7 +82,7 @@ class MethodStrategy(Strategy):
     def _begin(self, grid: Grid, initial: ArrayRecord | None) -> None:
         path = self.folder / CHECKPOINT
         if self.resume:
-            self.progress = server.restore(path)
+            self.progress = restore(path)
             self.order = self.progress.order
             self._meet(grid)
             return
@@ -92,11 +93,11 @@ class MethodStrategy(Strategy):
         self.nodes = {h["node"]: number for number, h in hellos.items()}
         progress = server.begin(self.order, clients)
         self.progress = progress if initial is None else server.with_params(progress, _tree(initial, progress.params))
-        server.save(self.progress, path)
+        save(self.progress, path)
 
     def _advance(self, uploads: dict[str, Arrays]) -> None:
         self.progress = server.advance(self._now, uploads)
-        server.save(self.progress, self.folder / CHECKPOINT)
+        save(self.progress, self.folder / CHECKPOINT)
 
     def _ask(self, grid: Grid) -> dict[str, Arrays]:
         """One sound upload of every client, asking again up to `attempts` times; or RoundFailed, by name."""

@@ -16,10 +16,11 @@ import jax
 import numpy as np
 
 from fedsofim.errors import InputError
+from fedsofim.flower.secure_sum import as_peers
 from fedsofim.ledger import Inputs, Program
 from fedsofim.methods import make
 from fedsofim.models import Model, softmax_head
-from fedsofim.plan import audited, input_shapes
+from fedsofim.plan import Trust, Weights, audited, input_shapes
 from fedsofim.records import block_shape
 from fedsofim.round import Method
 from fedsofim.standardize import PrivateMoments
@@ -45,6 +46,8 @@ class Job:
     noise_std: float
     standardize: dict[str, float] | None = None
     trust: str = "local"
+    weights: str = "uniform"
+    peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
 
     def text(self) -> str:
         """Canonical JSON: equal terms are equal texts."""
@@ -55,7 +58,7 @@ class Job:
         """Terms as received; everything is checked, since a server may send anything."""
         try:
             given = json.loads(text)
-            job = Job(**{**given, "shape": tuple(given["shape"])})
+            job = Job(**{**given, "shape": tuple(given["shape"]), "peers": as_peers(given["peers"])})
         except (ValueError, TypeError, KeyError) as error:
             raise InputError("the job's terms cannot be read; do server and node run the same version?") from error
         _check(job)
@@ -76,6 +79,8 @@ def _check(job: Job) -> None:
         and number(job.clip) and job.clip > 0 and number(job.noise_std)
         and isinstance(job.stds, dict) and set(job.stds) <= set(PHASES)
         and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
+        and job.trust in get_args(Trust) and job.weights in get_args(Weights)
+        and (job.trust == "local" or len(job.peers) == job.clients)
     )  # fmt: skip
     if not right:
         raise InputError("the job's terms make no sense: expected whole counts, a clip above 0, and noise stds >= 0")
