@@ -1,105 +1,85 @@
-"""One federated round against the matrix products it contains, and against a NumPy closed form.
+"""Measure everything: a round against its own products, against other libraries, against its size.
 
-    make bench
+    make bench                                   # all of it, and writes docs/performance.md, .png and .json
+    python benchmarks/run.py --only ours         # without the other libraries; writes nothing unless --out is given
+    python benchmarks/run.py --quick             # small sizes and few repeats: to see that it works
+    python benchmarks/run.py --page              # write the page and the figure again from docs/performance.json
 
-Times are printed as ratios within this run only: machines differ and are shared. The reference problem has the shape
-of the paper's CIFAR-10 features (50,000 records, 64 features, 10 classes, 20 clients), on synthetic numbers. Before
-anything is timed, the NumPy form and ours must compute the same clipped mean.
+Times are compared only within one run, where everything that is compared takes turns. Nothing is timed before it has
+been shown to compute what we compute.
 """
 
+import argparse
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+import figure
+import machine
+import measure
+import page
+from growth import ONE
+from measure import Effort
+from problem import make
+from results import Results, load, save
+from targets import row
 
-from fedsofim.data.dataset import Dataset
-from fedsofim.data.partition import Split, split
-from fedsofim.methods.fedavg import many_steps
-from fedsofim.methods.fedsofim import fedsofim
-from fedsofim.plan import Plan
-from fedsofim.privacy import Budget
-from fedsofim.round import Method, federated_round
-from fedsofim.simulate import federation, start
-from fedsofim.train import plan_for
-
-RECORDS, FEATURES, CLASSES, CLIP = 50_000, 64, 10, 10.0
+DOCS = Path(__file__).parents[1] / "docs"
 
 
-def reference_problem() -> Split:
-    random = np.random.default_rng(0)
-    x = np.abs(random.normal(size=(RECORDS, FEATURES))).astype(np.float32)
-    y = random.integers(CLASSES, size=RECORDS)
-    return split(Dataset.of("synthetic", x_train=x, y_train=y, x_test=x[:100], y_test=y[:100]), 20, 0.5, 42)
+def run(effort: Effort, with_peers: bool, tell: Callable[[str], None]) -> Results:
+    """Every section in turn."""
+    described = machine.describe()
+    data = make()
+    tell(f"clients of {min(data.sizes):,} to {max(data.sizes):,} records")
+    measure.check_ourselves(data)
+    tell("the reference round, its products and its parts")
+    times = measure.reference(data, effort)
+    reference, parts, targets = measure.reference_lines(times)
+    peers = measure.peers(data, effort, tell) if with_peers else []
+    padding = measure.padding(data, effort, tell)
+    steps, step_curves, step_targets = measure.server_steps(times[ONE], effort, tell)
+    curves = measure.growth_curves(times[ONE], effort, tell) + step_curves
+    fresh = measure.in_fresh_processes(effort, tell)
+    targets += measure.peer_targets(peers) + measure.fresh_targets(fresh) + step_targets
+    targets.append(measure.growth_target(curves))
+    return Results(
+        described, tuple(targets), reference, parts, tuple(peers), tuple(padding), tuple(steps), tuple(curves), fresh
+    )
 
 
-def numpy_mean(theta: np.ndarray, data: Split) -> np.ndarray:
-    """G of one round without noise, client by client, in closed form."""
-    uploads = []
-    for part in data.parts:
-        x, y = data.data.x_train[part], data.data.y_train[part]
-        logits = x @ theta[:-1] + theta[-1]
-        r = np.exp(logits - logits.max(axis=1, keepdims=True))
-        r /= r.sum(axis=1, keepdims=True)
-        r[np.arange(len(y)), y] -= 1
-        norm = np.sqrt((np.square(x).sum(axis=1) + 1) * np.square(r).sum(axis=1))
-        r *= (CLIP / np.maximum(norm, CLIP))[:, None]
-        uploads.append(np.concatenate([x.T @ r, r.sum(axis=0)[None]]) / len(y))
-    return np.mean(uploads, axis=0)
+def write(results: Results, folder: Path) -> None:
+    """The page, its figure and the numbers behind both."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save(results, folder / "performance.json")
+    figure.draw(results, folder / "performance.png")
+    (folder / "performance.md").write_text(page.render(results))
 
 
-def round_of(plan: Plan, data: Split, pooled: bool) -> Callable[[], object]:
-    """One compiled round from the start, noise and server step included."""
-    init_key, noise_key = jax.random.split(jax.random.key(0))
-    clients = federation(plan, data, noise_key, pooled)
-    carry = start(plan, clients, data, init_key)
-    facts = plan.facts._replace(noise_std=0.0)
-    step = jax.jit(lambda c, f: federated_round(plan.method, plan.program, facts, pooled, f, c, jnp.int32(0)))
-    return lambda: jax.block_until_ready(step(carry, clients))
+def teller() -> Callable[[str], None]:
+    """Progress with the time since the start."""
+    began = time.perf_counter()
+    return lambda text: print(f"[{time.perf_counter() - began:5.0f} s] {text}", flush=True)
 
 
-def fastest(run: Callable[[], object], repeats: int = 30) -> float:
-    run()
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
-def check(data: Split) -> None:
-    """Ours and NumPy's agree before they are timed."""
-    step = Method("step", fedsofim().client, lambda mean, state, params, facts: (mean, state))
-    plan = plan_for(data, step, None, rounds=1)
-    init_key, noise_key = jax.random.split(jax.random.key(0))
-    clients = federation(plan, data, noise_key, True)
-    carry = start(plan, clients, data, init_key)
-    ours = federated_round(step, plan.program, plan.facts, True, clients, carry, jnp.int32(0)).params
-    np.testing.assert_allclose(ours, numpy_mean(np.asarray(carry.params), data), atol=1e-4)
-
-
-def main() -> None:
-    data = reference_problem()
-    check(data)
-    x, theta = data.data.x_train, np.ones((FEATURES, CLASSES), np.float32)
-    r = np.ones((RECORDS, CLASSES), np.float32)
-    left, right = jnp.asarray(x), (jnp.asarray(theta), jnp.asarray(r))
-    products = jax.jit(lambda x, t, r: (x @ t, r.T @ x))
-    plan = plan_for(data, fedsofim(), Budget(1.0), rounds=70)
-    local = plan_for(data, many_steps(1), Budget(1.0), rounds=70)
-    times = {
-        "the two matrix products, NumPy": fastest(lambda: (x @ theta, r.T @ x)),
-        "the two matrix products, JAX": fastest(lambda: jax.block_until_ready(products(left, *right))),
-        "one round, one theta (DP-FedSOFIM)": fastest(round_of(plan, data, pooled=True)),
-        "one round, one theta per client (DP-FedAvg, K = 1)": fastest(round_of(local, data, pooled=False)),
-        "NumPy closed form, no noise, no server step": fastest(lambda: numpy_mean(np.ones((65, 10), np.float32), data)),
-    }
-    unit = min(list(times.values())[:2])
-    for name, seconds in times.items():
-        print(f"{name:55s} {seconds / unit:6.2f} x the faster pair of products")
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["ours"], help="leave the other libraries out")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few repeats")
+    parser.add_argument("--page", action="store_true", help="measure nothing; write the page from the last numbers")
+    parser.add_argument("--out", type=Path, help="where to write; a whole run writes docs/")
+    given = parser.parse_args()
+    whole = not given.quick and not given.only
+    out = given.out or (DOCS if whole or given.page else None)
+    results = load(DOCS / "performance.json") if given.page else run(Effort(given.quick), not given.only, teller())
+    for target in results.targets:
+        print(" | ".join(row(target)))
+    if out is not None:
+        write(results, out)
+        print(f"written to {out}")
+    return 0 if results.complete else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,0 +1,133 @@
+"""What needs a process of its own: compile time from a cold start, and peak memory.
+
+    python benchmarks/fresh.py run|sweep|one-by-one|grid|million [--quick]
+
+prints one line of JSON with its seconds and its peak memory in GB.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+BEGAN = time.perf_counter()
+SETTINGS, SEEDS = 24, 3
+
+
+def whole_run(quick: bool) -> dict[str, float]:
+    """70 rounds at 20 clients as a user calls them, everything compiled on the way."""
+    import fedsofim as fs
+
+    imported = time.perf_counter() - BEGAN
+    from problem import make
+
+    data = make()
+    began = time.perf_counter()
+    fs.train(data, fs.fedsofim(), fs.Budget(1.0), rounds=70)
+    first = time.perf_counter() - began
+    began = time.perf_counter()
+    fs.train(data, fs.fedsofim(), fs.Budget(1.0), rounds=70)
+    return {"seconds": first, "imports": imported, "again": time.perf_counter() - began}
+
+
+def settings() -> list[dict[str, float]]:
+    """24 settings of DP-FedSOFIM, all of the kind that is not compiled in."""
+    return [{"lr": 0.2 * (i % 6 + 1), "rho": 0.5 * (i // 6 + 1), "beta": 0.9} for i in range(SETTINGS)]
+
+
+def sweep_together(quick: bool) -> dict[str, float]:
+    """All settings and seeds as one program."""
+    from problem import make
+
+    from fedsofim import Budget, sweep
+
+    data, rounds = make(), 7 if quick else 70
+    began = time.perf_counter()
+    for seed in range(SEEDS):
+        sweep.score(data, "fedsofim", settings(), Budget(1.0), rounds, seed)
+    return {"seconds": time.perf_counter() - began}
+
+
+def sweep_one_by_one(quick: bool) -> dict[str, float]:
+    """The same runs one after another; they share a compiled program, so this is the better way to do it singly."""
+    from problem import make
+
+    from fedsofim import Budget, sweep
+
+    data, rounds = make(), 7 if quick else 70
+    began = time.perf_counter()
+    for seed in range(SEEDS):
+        for given in settings():
+            sweep.score(data, "fedsofim", [given], Budget(1.0), rounds, seed)
+    return {"seconds": time.perf_counter() - began}
+
+
+def paper_grid(quick: bool) -> dict[str, float]:
+    """9 methods x 4 budgets x 3 seeds with the published settings, through the runner that `compare` uses."""
+    import numpy as np
+    from problem import make
+
+    from fedsofim.experiment_file import read_experiment
+    from fedsofim.runner import run_experiment
+
+    grid = read_experiment(Path(__file__).parents[1] / "experiments" / "paper-cifar10-noniid.toml")
+    grid = replace(grid, datasets=("synthetic.npz",), rounds=2 if quick else grid.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        data = make().data
+        np.savez(
+            Path(folder) / "synthetic.npz",
+            x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test,
+        )  # fmt: skip
+        began = time.perf_counter()
+        runs = run_experiment(grid, Path(folder) / "out", lambda *_: nullcontext(), Path(folder))
+        return {"seconds": time.perf_counter() - began, "runs": runs}
+
+
+def million(quick: bool) -> dict[str, float]:
+    """One client of 1,000,000 records: only its memory is of interest here."""
+    from ours import one_theta, round_of
+    from problem import Shape, make
+
+    data = make(Shape(records=1_000_000, clients=1, alpha=None))
+    run = round_of(one_theta(data), data)
+    began = time.perf_counter()
+    for _ in range(3):
+        run()
+    return {"seconds": time.perf_counter() - began}
+
+
+TASKS: dict[str, Callable[[bool], dict[str, float]]] = {
+    "run": whole_run,
+    "sweep": sweep_together,
+    "one-by-one": sweep_one_by_one,
+    "grid": paper_grid,
+    "million": million,
+}
+
+
+def measure(task: str, quick: bool = False) -> dict[str, float]:
+    """A task in a process of its own: what it measured, and its peak memory in GB."""
+    command = [sys.executable, __file__, task, *(["--quick"] if quick else [])]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args()
+    measured = TASKS[given.task](given.quick)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # Linux counts in kilobytes
+    print(json.dumps(measured | {"peak": peak}))
+
+
+if __name__ == "__main__":
+    main()

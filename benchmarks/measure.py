@@ -1,0 +1,199 @@
+"""The sections of the suite: each measures one kind of thing and says what that means for the targets."""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import fresh
+import growth
+import numpy as np
+import rivals
+import server_step
+from agreement import difference
+from clock import Ratio, Times, by_turns, timed
+from growth import EACH, ONE, Curve
+from ours import clipped_mean, clipped_sums, one_theta, round_of, theta_per_client
+from parts import PRODUCTS_JAX, PRODUCTS_NUMPY, parts, products
+from problem import PATHMNIST, Shape, make, write
+from results import Line, PeerLine, StepLine
+from targets import Target
+
+from fedsofim.data.partition import Split
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is measured; `quick` is for seeing that everything works."""
+
+    quick: bool = False
+
+    @property
+    def turns(self) -> int:
+        return 2 if self.quick else 8
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        return (10**4, 10**5, 10**6) if self.quick else (10**4, 10**5, 10**6, 10**7, 10**8)
+
+    def sizes(self, axis: str) -> tuple[int, ...]:
+        return growth.AXES[axis][:3] if self.quick else growth.AXES[axis]
+
+
+def check_ourselves(data: Split) -> float:
+    """Our two kinds of round must compute the same mean before either is timed; how far they are apart."""
+    sums = clipped_sums(data)
+    mean = np.mean(sums / np.array(data.sizes)[:, None, None], axis=0, keepdims=True)
+    apart = difference(clipped_mean(data)[None], mean)
+    assert apart < 1e-4, f"our own two kinds of round differ by {apart:.2g}"
+    return apart
+
+
+def reference(data: Split, effort: Effort) -> dict[str, Times]:
+    """Both kinds of round, the products they contain, and the parts they are made of: all by turns."""
+    rounds = {
+        ONE: timed(round_of(one_theta(data), data)),
+        EACH: timed(round_of(theta_per_client(data), data)),
+    }
+    return by_turns(products(data) | rounds | parts(data), effort.turns)
+
+
+def faster_products(times: dict[str, Times]) -> Times:
+    """The unit of a round: its two matrix products by whichever library is faster."""
+    return min((times[PRODUCTS_NUMPY], times[PRODUCTS_JAX]), key=lambda t: t.median)
+
+
+def reference_lines(times: dict[str, Times]) -> tuple[tuple[Line, ...], tuple[Line, ...], list[Target]]:
+    """Rounds and parts over the products; and the two targets about them."""
+    unit = faster_products(times)
+    lines = {name: Line(name, Ratio.of(t, unit)) for name, t in times.items()}
+    whole = [PRODUCTS_NUMPY, PRODUCTS_JAX, ONE, EACH]
+    targets = [
+        Target("Round, one θ, over its two products", "at most", 1.5, lines[ONE].ratio),
+        Target("Round, one θ per client, over its two products", "at most", 2.5, lines[EACH].ratio),
+    ]
+    return tuple(lines[n] for n in whole), tuple(v for n, v in lines.items() if n not in whole), targets
+
+
+def peers(data: Split, effort: Effort, tell: Tell) -> list[PeerLine]:
+    """Every peer, checked against us and then timed by turns with a round of ours."""
+    plan, sums, lines = one_theta(data), clipped_sums(data), []
+    ours = round_of(plan, data)
+    with tempfile.TemporaryDirectory() as folder:
+        problem = Path(folder) / "problem.npz"
+        write(data, plan.sum_std, problem)
+        for peer in rivals.PEERS:
+            tell(f"peer: {peer.name}")
+            lines.append(peer_line(rivals.compare(peer, problem, sums, ours, effort.turns)))
+            tell(f"  {lines[-1].reason or f'{lines[-1].ratio.median:.1f} x our time'}")  # type: ignore[union-attr]
+    return lines
+
+
+def peer_line(outcome: rivals.Outcome) -> PeerLine:
+    """One row of the peers' table."""
+    if outcome.theirs is None or outcome.ours is None:
+        kind = "wrong" if outcome.wrong else "missing"
+        return PeerLine(outcome.name, outcome.version, None, f"{kind}: {outcome.reason}")
+    return PeerLine(outcome.name, outcome.version, Ratio.of(outcome.theirs, outcome.ours))
+
+
+def peer_targets(lines: list[PeerLine]) -> list[Target]:
+    bounds = {rivals.NUMPY: 2.5, rivals.OPACUS: 10.0, rivals.JAX_PRIVACY: 10.0, rivals.FLOWER_ENGINE: 30.0}
+    found = {line.name: line for line in lines}
+    return [
+        Target(f"{name}, over our round", "at least", bound, found[name].ratio, note=found[name].reason)
+        if name in found
+        else Target(f"{name}, over our round", "at least", bound, None, note="peers were left out of this run")
+        for name, bound in bounds.items()
+    ]
+
+
+#: Clients that padding could hurt; each line's time is per record, over that of the reference problem.
+PADDING = {
+    "20 clients of {} to {} records (PathMNIST's split)": PATHMNIST,
+    "1,000 clients of 50 records": Shape(clients=1_000, alpha=None),
+    "1 client of 1,000,000 records": Shape(records=1_000_000, clients=1, alpha=None),
+}
+
+
+def padding(data: Split, effort: Effort, tell: Tell) -> list[Line]:
+    """Time per record where clients are many and tiny, or one and huge, over the reference's."""
+    shapes = dict(list(PADDING.items())[: 1 if effort.quick else None])
+    lines = []
+    for name, shape in shapes.items():
+        tell(f"padding: {name}")
+        other = make(shape)
+        for kind, plan in ((ONE, one_theta), (EACH, theta_per_client)):
+            pair = {"it": timed(round_of(plan(other), other)), "reference": timed(round_of(plan(data), data))}
+            times = by_turns(pair, effort.turns, 2)
+            ratio = Ratio.of(times["it"], times["reference"], len(data.data.y_train) / shape.records)
+            lines.append(Line(f"{name.format(min(other.sizes), max(other.sizes))}, {kind}", ratio))
+    return lines
+
+
+def growth_curves(unit: Times, effort: Effort, tell: Tell) -> list[Curve]:
+    """Time of a round against every size, over the reference round with one theta."""
+    curves = []
+    for axis in growth.AXES:
+        points = {}
+        for size in effort.sizes(axis):
+            tell(f"growth: {size:,} {axis}")
+            points[size] = growth.measure(axis, size, max(2, effort.turns // 2))
+        curves += growth.curves(axis, points, unit)
+    return curves
+
+
+def server_steps(unit: Times, effort: Effort, tell: Tell) -> tuple[list[StepLine], list[Curve], list[Target]]:
+    """SOFIM against Adam at every d, as lines, as curves, and as the target."""
+    steps = []
+    for d in effort.dimensions:
+        tell(f"server step: {d:,} parameters")
+        steps += server_step.measure(d, effort.turns)
+    ratios = server_step.against_adam(steps)
+    lines = [StepLine(s.name, s.d, ratios[s.name, s.d], s.kept, s.scratch) for s in steps]
+    curves = [
+        Curve(
+            "parameters",
+            name,
+            effort.dimensions,
+            tuple(Ratio.of(s.times, unit).minimum for s in steps if s.name == name),
+        )
+        for name in server_step.OPTIMIZERS
+    ]
+    worst = max((line for line in lines if line.name != server_step.ADAM), key=lambda line: line.over_adam.median)
+    note = f"at the worst d, {worst.d:,}, {worst.name}"
+    return lines, curves, [Target("Server step, SOFIM over optax.adam", "at most", 1.0, worst.over_adam, note=note)]
+
+
+def growth_target(curves: list[Curve]) -> Target:
+    """Linear or better: the steepest of all curves, fitted over all sizes and over the last two."""
+    steepest = max(curves, key=lambda c: c.exponent)
+    at_end = max(curves, key=lambda c: c.last_exponent)
+    measured = Ratio(steepest.exponent, at_end.last_exponent)
+    note = f"steepest fit ({steepest.axis}, {steepest.kind}); steepest last step ({at_end.axis}, {at_end.kind})"
+    return Target("Growth: exponent", "at most", 1.05, measured, "", note)
+
+
+def in_fresh_processes(effort: Effort, tell: Tell) -> dict[str, dict[str, float]]:
+    """What a cold start costs; the whole run three times, since it is short."""
+    found = {}
+    for task in ("run", "run 2", "run 3", "sweep", "one-by-one", "grid", "million"):
+        tell(f"fresh process: {task}")
+        found[task] = fresh.measure(task.split()[0], effort.quick)
+    return found
+
+
+def fresh_targets(found: dict[str, dict[str, float]]) -> list[Target]:
+    """Seconds, the sweep's ratio, and memory."""
+    runs = Times(tuple(found[k]["seconds"] for k in ("run", "run 2", "run 3")))
+    sweep = found["sweep"]["seconds"] / found["one-by-one"]["seconds"]
+    minutes = found["grid"]["seconds"] / 60
+    peak = max(found, key=lambda task: found[task]["peak"])
+    return [
+        Target("70 rounds at 20 clients, compiling included", "at most", 2.0, Ratio(runs.median, runs.minimum), "s"),
+        Target("Sweep of 24 settings x 3 seeds, over one by one", "at most", 0.5, Ratio(sweep, sweep)),
+        Target("The paper's grid, 9 methods x 4 budgets x 3 seeds", "at most", 10.0, Ratio(minutes, minutes), "min"),
+        Target("Peak memory of any of these", "at most", 2.0, Ratio(*[found[peak]["peak"]] * 2), "GB", f"the {peak}"),
+    ]

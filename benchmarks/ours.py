@@ -1,0 +1,81 @@
+"""Our side of every comparison, through the same functions that a run uses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from problem import BETA, CLIP, LR, RHO, initial_theta
+
+from fedsofim.data.partition import Split
+from fedsofim.methods.fedavg import many_steps
+from fedsofim.methods.fedsofim import fedsofim
+from fedsofim.plan import Plan
+from fedsofim.privacy import Budget
+from fedsofim.release import Facts, Private
+from fedsofim.round import Carry, Method, federated_round
+from fedsofim.simulate import federation, start
+from fedsofim.train import plan_for
+
+ROUNDS = 70
+
+
+def one_theta(data: Split) -> Plan:
+    """DP-FedSOFIM: every client releases a gradient at the same theta."""
+    return plan_for(data, fedsofim(lr=LR, rho=RHO, beta=BETA), Budget(1.0), ROUNDS, clip=CLIP)
+
+
+def theta_per_client(data: Split) -> Plan:
+    """DP-FedAvg written with a loop of one local step: each client's theta is its own."""
+    return plan_for(data, many_steps(1, 0.1, 1.0), Budget(1.0), ROUNDS, clip=CLIP)
+
+
+def round_of(plan: Plan, data: Split) -> Callable[[], object]:
+    """One compiled round, going on from the last; noise and server step included."""
+    init_key, noise_key = jax.random.split(jax.random.key(0))
+    clients = federation(plan, data, noise_key, plan.pooled)
+    facts = plan.facts._replace(noise_std=0.0)
+
+    def step(carry: Carry, clients: Any, t: jax.Array) -> tuple[Carry, jax.Array]:
+        return federated_round(plan.method, plan.program, facts, plan.pooled, clients, carry, t), t + 1
+
+    compiled = jax.jit(step, donate_argnums=0)
+    now = [start(plan, clients, data, init_key), jnp.int32(0)]
+
+    def run() -> None:
+        now[:] = jax.block_until_ready(compiled(now[0], clients, now[1]))
+
+    return run
+
+
+def clipped_sums(data: Split, theta: np.ndarray | None = None) -> np.ndarray:
+    """Every client's clipped sum at theta, without noise, (clients, p+1, C), as a round with local steps has it."""
+
+    def client(door: Private, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+        total = door.gradient(params)
+        return total, total
+
+    return np.asarray(_once(data, client, theta, pooled=False).memory)
+
+
+def clipped_mean(data: Split, theta: np.ndarray | None = None) -> np.ndarray:
+    """The mean over clients of their mean clipped gradients, as a round with one shared theta has it."""
+    return np.asarray(_once(data, fedsofim().client, theta, pooled=True).params)
+
+
+def _once(data: Split, client: Callable, theta: np.ndarray | None, pooled: bool) -> Carry:
+    """One round without noise whose new parameters are the mean of the uploads."""
+
+    def server(mean: Any, state: Any, params: Any, facts: Facts) -> tuple[Any, Any]:
+        return mean, state
+
+    method = Method("sums", client, server, memory=(lambda params: ()) if pooled else jnp.zeros_like)
+    plan = plan_for(data, method, None, 1, clip=CLIP)
+    key = jax.random.key(0)
+    clients = federation(plan, data, key, pooled)
+    carry = start(plan, clients, data, key)
+    carry = carry._replace(params=jnp.asarray(initial_theta(data) if theta is None else theta))
+    facts = plan.facts._replace(noise_std=0.0)
+    once = jax.jit(lambda f, c: federated_round(plan.method, plan.program, facts, pooled, f, c, jnp.int32(0)))
+    return once(clients, carry)

@@ -1,0 +1,68 @@
+"""The server's step alone, from ten thousand parameters to a hundred million: SOFIM against optax.adam.
+
+Both are compiled with their parameters and state donated, so that they may write where they read. A step does so
+little arithmetic per number that it is bound by memory: what counts is how many buffers are read and written.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import optax
+from clock import Ratio, Times, by_turns, timed
+
+from fedsofim.transforms import sofim
+
+OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
+    "SOFIM, momentum form": lambda: sofim(0.8),
+    "SOFIM, gradient form": lambda: sofim(0.8, direction="gradient"),
+    "optax.adam": lambda: optax.adam(1e-3),
+}
+ADAM = "optax.adam"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer at one number of parameters d."""
+
+    name: str
+    d: int
+    times: Times
+    kept: float  # numbers kept between steps, over d
+    scratch: float  # numbers held during a step beside what is kept, over d
+
+
+def stepping(optimizer: optax.GradientTransformation, d: int) -> tuple[Callable[[], object], float, float]:
+    """A function that takes a step from the last; how much the state holds; how much scratch the program asks for."""
+
+    def step(params: jax.Array, state: optax.OptState, gradient: jax.Array) -> tuple[jax.Array, optax.OptState]:
+        updates, state = optimizer.update(gradient, state, params)
+        return jnp.asarray(optax.apply_updates(params, updates)), state
+
+    gradient, params = jnp.full(d, 1e-3, jnp.float32), jnp.zeros(d, jnp.float32)
+    now = [params, optimizer.init(params)]
+    kept = sum(leaf.nbytes for leaf in jax.tree.leaves(now[1])) / gradient.nbytes
+    compiled = jax.jit(step, donate_argnums=(0, 1)).lower(*now, gradient).compile()
+    memory = compiled.memory_analysis()
+    scratch = memory.temp_size_in_bytes / gradient.nbytes if memory else math.nan
+
+    def run() -> None:
+        now[:] = jax.block_until_ready(compiled(*now, gradient))
+
+    return run, kept, scratch
+
+
+def measure(d: int, turns: int) -> list[Step]:
+    """All optimizers at one d, by turns; few repeats where a step takes long."""
+    steps = {name: stepping(make(), d) for name, make in OPTIMIZERS.items()}
+    repeats = 5 if d <= 10**6 else 2
+    times = by_turns({name: timed(run) for name, (run, _, _) in steps.items()}, turns, repeats)
+    return [Step(name, d, times[name], kept, scratch) for name, (_, kept, scratch) in steps.items()]
+
+
+def against_adam(steps: list[Step]) -> dict[tuple[str, int], Ratio]:
+    """Every step's time over Adam's at the same d."""
+    adam = {s.d: s.times for s in steps if s.name == ADAM}
+    return {(s.name, s.d): Ratio.of(s.times, adam[s.d]) for s in steps}
