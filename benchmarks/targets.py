@@ -58,7 +58,7 @@ def number(value: float, unit: str = "x") -> str:
     ('0.012 x', '1.23 x', '45.7 x', '2.00 s')
     """
     digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
-    return f"{value:.{digits}f} {unit}"
+    return f"{value:.{digits}f} {unit}".rstrip()
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -51,6 +51,7 @@ def scale_by_sofim(
     [-0.2286, -0.2286, -0.2286]
     """
     check_sofim(rho, beta, direction, warmup, warmup_kind, variant)
+    from_momentum = variant == "ema-only" or (variant == "full" and direction == "momentum")
 
     def init(params: Any) -> SofimState:
         return SofimState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
@@ -63,7 +64,10 @@ def scale_by_sofim(
         t = state.t.astype(real)
         correct = 1 / (1 - beta ** (t + 1)) if bias_correction else jnp.ones((), real)
         a, b = coefficients(updates, momentum, correct, t)
-        step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
+        if from_momentum:  # a is 0: one of seven passes over memory less
+            step = jax.tree.map(lambda m: b.astype(m.dtype) * m, momentum)
+        else:
+            step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
         return step, SofimState(state.t + 1, momentum)
 
     def coefficients(g: Any, m: Any, correct: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
