@@ -15,7 +15,7 @@ demo: $(STAMP)
 	$(BIN)/fedsofim demo --out demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import time
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -34,7 +33,7 @@ def node(
     """Run a node: answers what its policy allows, with the fedsofim installed here, never with code a server sends."""
     from fedsofim.flower.node import hello
     from fedsofim.flower.policy import read_policy
-    from fedsofim.flower.processes import node_command, node_environment
+    from fedsofim.flower.processes import keep_running, node_command, node_environment, nursery_command
 
     facts = hello(read_policy(policy))  # says now, not in the first round, what is wrong with policy or data
     if insecure == (root_certificates is not None or key is not None) or (root_certificates is None) != (key is None):
@@ -44,8 +43,8 @@ def node(
             raise InputError(f"{path}: no such file")
     print(f"{facts['node']}: {facts['size']} records, connecting to {superlink}", flush=True)
     environment = node_environment(work)
-    arguments = node_command(policy, superlink, root_certificates, key)
-    os.execve(arguments[0], arguments, environment)
+    keep_running([nursery_command(work), node_command(policy, superlink, root_certificates, key)], environment)
+    print(f"{facts['node']}: stopped")
 
 
 def serve(

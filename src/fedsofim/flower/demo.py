@@ -1,6 +1,7 @@
 """`fedsofim federation demo`: a real federation on one machine, from init to certificate, and nothing left running."""
 
 import contextlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -63,5 +64,4 @@ def federated(out: Path, where: federation.Federation, folders: list[Path]):
 
 def node(folder: Path, where: federation.Federation):
     """One node of a federation on this machine."""
-    arguments = processes.node_command(folder / "policy.toml", where.address, folder / "ca.crt", folder / "node.key")
-    return processes.running(arguments, processes.node_environment(folder / "state"), folder / "node.log")
+    return processes.running(processes.node_start(folder, where.address), os.environ, folder / "node.log")

@@ -10,30 +10,39 @@ and nothing is released.
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from fedsofim.errors import InputError
+from fedsofim.flower.nursery import HAND_OVER
 
+NURSERY = "nursery.sock"
 _OTHERS = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
 
 
-def worker() -> None:
-    """What stands in for `flwr-clientapp`: Flower's own, with the server's code neither installed nor loaded."""
+def patched() -> Callable[[], None]:
+    """Flower's worker, with the server's code neither installed nor loaded."""
     from flwr.supernode.cli import flwr_clientapp
     from flwr.supernode.runtime import run_clientapp as runtime
 
     from fedsofim.flower.client_app import app
 
-    def replaced(name: str, stand_in: object) -> None:
+    stand_ins = {
+        "install_from_fab": lambda *a, **k: None,
+        "get_project_dir": lambda *a, **k: Path(),
+        "install_app_dependencies": _refuse,
+        "get_load_client_app_fn": lambda **k: lambda *a: app,
+    }
+    for name, stand_in in stand_ins.items():
         if not hasattr(runtime, name):
             raise SystemExit(f"fedsofim: this version of Flower has no {name}; the node does not run, see docs/node.md")
         setattr(runtime, name, stand_in)
+    return flwr_clientapp
 
-    replaced("install_from_fab", lambda *a, **k: None)
-    replaced("get_project_dir", lambda *a, **k: Path())
-    replaced("install_app_dependencies", _refuse)
-    replaced("get_load_client_app_fn", lambda **k: lambda *a: app)
-    flwr_clientapp()
+
+def worker() -> None:
+    """What stands in for `flwr-clientapp`."""
+    patched()()
 
 
 def _refuse(*a: object, **k: object) -> None:
@@ -43,7 +52,9 @@ def _refuse(*a: object, **k: object) -> None:
 def commands(folder: Path) -> Path:
     """A folder of worker commands for a node: ours, and refusals."""
     folder.mkdir(parents=True, exist_ok=True)
-    ours = f'#!/bin/sh\nexec "{sys.executable}" -c "from fedsofim.flower.pinned import worker; worker()" "$@"\n'
+    (folder / "hand_over.py").write_text(HAND_OVER)
+    python, socket = sys.executable, folder / NURSERY
+    ours = f'#!/bin/sh\nexec "{python}" -S "{folder}/hand_over.py" "{socket}" "{python}" "$@"\n'
     _script(folder / "flwr-clientapp", ours)
     for name in _OTHERS:
         _script(folder / name, f'#!/bin/sh\necho "fedsofim: a node does not run {name}" >&2\nexit 1\n')

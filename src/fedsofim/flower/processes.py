@@ -9,12 +9,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedsofim.errors import InputError
-from fedsofim.flower.pinned import FLOWER, environment
+from fedsofim.flower.pinned import FLOWER, NURSERY, environment
 
 APP = Path(__file__).parent / "app"
 
@@ -46,6 +46,13 @@ def node_command(
     ]
 
 
+def node_start(folder: Path, superlink: str) -> list[str]:
+    """What a node's start.sh runs, with TLS and the node's key."""
+    files = {"--policy": "policy.toml", "--root-certificates": "ca.crt", "--key": "node.key", "--work": "state"}
+    options = [part for option, name in files.items() for part in (option, str(folder / name))]
+    return [sys.executable, "-m", "fedsofim", "node", "--superlink", superlink, *options]
+
+
 def superlink_command(server: Path, where: Any) -> list[str]:
     """What start-superlink.sh runs, for a SuperLink on this machine."""
     tls = [
@@ -58,6 +65,42 @@ def superlink_command(server: Path, where: Any) -> list[str]:
         *("--host", where.host, "--port", str(where.port), "--database", str(server / "superlink.db")),
         "--disable-runtime-dependency-installation",
     ]
+
+
+def keep_running(commands: Sequence[list[str]], env: Mapping[str, str], pause: float = 5.0) -> None:
+    """Run commands side by side and start each again whenever it ends, until this process is told to stop.
+
+    A SuperNode that was killed cannot come back before the SuperLink has missed its heartbeats: it is turned away and
+    ends. So it is started again until it is let in.
+    """
+    stopping = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    for kind in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(kind, stop)
+    children = [subprocess.Popen(c, env=dict(env)) for c in commands]
+    due = [0.0] * len(children)  # when an ended one may start again
+    while not stopping:
+        time.sleep(0.2)
+        for i, child in enumerate(children):
+            if child.poll() is None:
+                due[i] = time.monotonic() + pause
+            elif time.monotonic() >= due[i]:
+                print(f"{Path(commands[i][0]).name} ended (code {child.returncode}); it is started again", flush=True)
+                children[i] = subprocess.Popen(commands[i], env=dict(env))
+                due[i] = time.monotonic() + pause
+    for child in children:
+        child.terminate()
+    for child in children:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=10)
+
+
+def nursery_command(work: Path) -> list[str]:
+    return [sys.executable, "-m", "fedsofim.flower.nursery", str(work.absolute() / "workers" / NURSERY)]
 
 
 @contextlib.contextmanager

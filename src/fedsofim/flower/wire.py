@@ -7,6 +7,7 @@ and of the server's state the leaves that the program uses.
 import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -28,6 +29,7 @@ from fedsofim.standardize import PrivateMoments
 Phase = Literal["moments", "setup", "round"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 Arrays = dict[str, np.ndarray]
+_LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node busy
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def _check(job: Job) -> None:
         isinstance(job.id, str) and 0 < len(job.id) <= 64
         and isinstance(job.method, str) and isinstance(job.settings, dict)
         and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
+        and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
         and number(job.clip) and job.clip > 0 and number(job.noise_std)
         and isinstance(job.stds, dict) and set(job.stds) <= set(PHASES)
         and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
