@@ -1,4 +1,4 @@
-"""Many settings of one method in one compiled program: the settings travel in the server's state.
+"""Many settings and seeds of one method in one compiled program: the settings travel in the server's state.
 
 A method's numbers are normally constants of its program, so each setting compiles anew, and compiling takes longer
 than running. Here they are inputs. The ledger is read from this program as from any other, and since a step size
@@ -6,9 +6,10 @@ does not change what is released, every setting costs the same.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,13 +30,19 @@ _LOGITS = 2**24  # numbers in the largest array of a sweep
 def score(data: Split, name: str, settings: list[dict[str, Any]], budget: Budget | None, rounds: int,
           seed: int = 0, clip: float = 10.0) -> np.ndarray:  # fmt: skip
     """Final accuracy on `data`'s test part of each of the settings; NaN where parameters overflowed."""
-    out = np.full(len(settings), np.nan)
+    return scores(data, name, settings, budget, rounds, (seed,), clip)[:, 0]
+
+
+def scores(data: Split, name: str, settings: list[dict[str, Any]], budget: Budget | None, rounds: int,
+           seeds: Sequence[int], clip: float = 10.0) -> np.ndarray:  # fmt: skip
+    """The same for several seeds: accuracies (settings, seeds), all from one compiled program."""
+    out = np.full((len(settings), len(seeds)), np.nan)
     groups: dict[tuple, list[int]] = {}
     for i, given in enumerate(settings):
         groups.setdefault(parts(given)[:2], []).append(i)
     for (fixed, numbers), rows in groups.items():
         plan = plan_for(data, sweepable(name, fixed, numbers), budget, rounds, clip=clip)
-        out[rows] = _score_group(plan, data, [parts(settings[i])[2] for i in rows], seed)
+        out[rows] = _score_group(plan, data, [parts(settings[i])[2] for i in rows], seeds)
     return out
 
 
@@ -105,37 +112,63 @@ def _static(plan: Plan, every: int) -> Static:
     return Static(plan.method, plan.model, plan.program, facts, plan.pooled, every)
 
 
-def _score_group(plan: Plan, data: Split, values: list[np.ndarray], seed: int) -> np.ndarray:
-    """Final accuracies; a method's one-shot release does not depend on its numbers, so it is made once."""
+class Start(NamedTuple):
+    """Where one run of a sweep begins: arrays, so that many can be stacked."""
+
+    hyper: Any
+    key: jax.Array  # of the run's noise
+    setup: Any  # the mean of the one-shot releases, if the method has them
+    carry: Carry
+
+
+def _score_group(plan: Plan, data: Split, values: list[np.ndarray], seeds: Sequence[int]) -> np.ndarray:
+    """Final accuracies (settings, seeds) of settings that share a program."""
+    clients = simulate.federation(plan, data, jax.random.key(0), plan.pooled)
+    test = (jnp.asarray(data.data.x_test), jnp.asarray(data.data.y_test))
+    begins = [_start(plan, clients, data, seed) for seed in seeds]
+    runs = [begin._replace(hyper=jnp.asarray(v)) for v in values for begin in begins]
+    static = _static(plan, plan.rounds)
+    width = batch_width(len(runs), len(data.data.y_train) * plan.classes)
+    padded = runs + [runs[-1]] * (-len(runs) % width)
+    pieces = [jax.tree.map(lambda *a: jnp.stack(a), *padded[i : i + width]) for i in range(0, len(padded), width)]
+    final = np.concatenate([np.asarray(_finals(static, clients, test, piece)) for piece in pieces])
+    return final[: len(runs)].reshape(len(values), len(seeds)).astype(float)
+
+
+def batch_width(runs: int, logits: int) -> int:
+    """How many runs go side by side: wide matrix products are cheaper than narrow ones, but memory is bounded.
+
+    >>> batch_width(72, 500_000), batch_width(5, 500_000), batch_width(5, 2**25)
+    (24, 5, 1)
+    """
+    most = max(1, min(runs, _LOGITS // logits))
+    return math.ceil(runs / math.ceil(runs / most))  # as even as possible: the last batch is padded
+
+
+def _start(plan: Plan, clients: Federation, data: Split, seed: int) -> Start:
+    """A run's beginning but for its numbers, on which a one-shot release does not depend: it is made once."""
     init_key, noise_key = jax.random.split(jax.random.key(seed))
-    clients = simulate.federation(plan, data, noise_key, plan.pooled)
     plain = replace(plan, method=plan.method._replace(setup=None))
     carry = simulate.start(plain, clients, data, init_key)
     mean = None
     if plan.setup is not None:
         mean = simulate.one_shot(plan, plan.setup, MAX_SITES, data, carry.params, noise_key)
-    test = (jnp.asarray(data.data.x_test), jnp.asarray(data.data.y_test))
-    static = _static(plan, plan.rounds)
-    # settings side by side make wide matrix products of narrow ones; how many is bounded by the logits' memory
-    width = max(1, min(len(values), _LOGITS // (len(data.data.y_train) * plan.classes)))
-    padded = values + [values[-1]] * (-len(values) % width)
-    pieces = [jnp.asarray(np.stack(padded[i : i + width])) for i in range(0, len(padded), width)]
-    final = [np.asarray(_finals(static, clients, test, mean, carry, hyper)) for hyper in pieces]
-    return np.concatenate(final)[: len(values)].astype(float)
+    return Start(None, noise_key, mean, carry)
 
 
 @partial(jax.jit, static_argnums=0)
-def _finals(static: Static, clients: Any, test: Any, mean: Any, carry: Any, hyper: jax.Array) -> jax.Array:
-    """Accuracies after the last round, one per row of settings."""
-    return jax.vmap(lambda h: _final(static, clients, test, mean, carry, h))(hyper)
+def _finals(static: Static, clients: Federation, test: Any, starts: Start) -> jax.Array:
+    """Accuracies after the last round, one per start."""
+    return jax.vmap(lambda start: _final(static, clients, test, start))(starts)
 
 
-def _final(static: Static, clients: Any, test: Any, mean: Any, carry: Any, hyper: jax.Array) -> jax.Array:
-    """Accuracy after the last round under one setting."""
-    begin = carry._replace(state=(hyper, carry.state[1]))
+def _final(static: Static, clients: Federation, test: Any, start: Start) -> jax.Array:
+    """Accuracy after the last round of one run."""
+    begin = start.carry._replace(state=(start.hyper, start.carry.state[1]))
     if static.method.setup is not None:
-        begin = begin._replace(state=static.method.setup.server(mean, begin.state))
+        begin = begin._replace(state=static.method.setup.server(start.setup, begin.state))
     ts = jnp.arange(static.every, dtype=jnp.int32)
+    clients = clients._replace(key=start.key)
     end, (accuracy, loss) = simulate._advance(static, clients, test, static.every, begin, ts)
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves((end.params, loss[-1]))]
     return jnp.where(jnp.stack(finite).all(), accuracy[-1], jnp.float32(math.nan))
