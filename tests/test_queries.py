@@ -1,6 +1,7 @@
 """Clipped sums against the plainest computation, and their sensitivity against replacing one record."""
 
 import math
+from functools import partial
 
 import hypothesis.strategies as st
 import jax
@@ -33,18 +34,23 @@ def block(seed, records=12, features=4, classes=3, scale=1.0):
     return theta, x, y, jnp.asarray((random.uniform(size=records) > 0.3).astype(float))
 
 
+@partial(jax.jit, static_argnums=0)
+def both_forms(clip, theta, x, y, weight):
+    query, consts, _ = PerRecord.trace(lambda a, b: jax.grad(HEAD.loss)(theta, a, b), x[0], y[0])
+    return *SoftmaxGradient().block([theta], x, y, weight, clip), *query.block(consts, x, y, weight, clip)
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     clip=st.sampled_from([0.01, 0.5, 3.0, math.inf]),
     scale=st.sampled_from([0.0, 1.0, 30.0]),
+    records=st.sampled_from([1, 12, 53, 64, 1536]),  # one tile or several, even and uneven
 )
-def test_closed_form_equals_generic_path(seed, clip, scale):
-    theta, x, y, weight = block(seed, scale=scale)
-    (closed,) = SoftmaxGradient().block([theta], x, y, weight, clip)
-    query, consts, _ = PerRecord.trace(lambda a, b: jax.grad(HEAD.loss)(theta, a, b), x[0], y[0])
-    (generic,) = query.block(consts, x, y, weight, clip)
-    np.testing.assert_allclose(closed, generic, atol=1e-12)
+def test_closed_form_equals_generic_path(seed, clip, scale, records):
+    theta, x, y, weight = block(seed, records, scale=scale)
+    closed, generic = both_forms(clip, theta, x, y, weight)
+    np.testing.assert_allclose(closed, generic, atol=1e-12 * records)
 
 
 def test_both_equal_the_plain_loop():
@@ -93,6 +99,24 @@ def test_closed_form_survives_overflowing_logits():
     theta, x, y, weight = block(3)
     (total,) = SoftmaxGradient().block([theta.at[0, 0].set(jnp.inf)], x, y, weight, 1.0)
     assert bool(jnp.all(jnp.isfinite(total)))
+
+
+@pytest.mark.parametrize("huge", [1e25, 3e38])
+def test_a_record_whose_logits_or_norm_overflow_says_nothing(huge):
+    """In float32 and at a size where XLA uses its compute library, whose arithmetic on NaN is its own."""
+    theta, x, y, weight = (a.astype(jnp.float32) for a in block(3, records=8192, features=16))
+    bad = x.at[77].set(huge).at[5000, 0].set(-huge)
+    run = jax.jit(lambda x, w: SoftmaxGradient().block([theta], x, y.astype(jnp.int32), w, 1.0)[0])
+    without = run(x, weight.at[77].set(0.0).at[5000].set(0.0))
+    np.testing.assert_allclose(run(bad, weight.at[77].set(1.0).at[5000].set(1.0)), without, atol=2e-3)
+
+
+def test_padding_says_nothing_whatever_it_holds():
+    theta, x, y, weight = block(4, records=1024)
+    padding = weight.at[100:].set(0.0)
+    (held,) = SoftmaxGradient().block([theta], x, y, padding, 1.0)
+    (zeros,) = SoftmaxGradient().block([theta], x.at[100:].set(0.0), y, padding, 1.0)
+    np.testing.assert_allclose(held, zeros, atol=1e-12)
 
 
 def test_second_moment_and_its_sensitivity():

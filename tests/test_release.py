@@ -59,6 +59,15 @@ def test_a_closed_form_is_accepted_only_from_the_library():
     )
 
 
+@pytest.mark.parametrize("model", [HEAD, HEAD._replace(gradient=None)])
+def test_a_sweep_gives_what_each_setting_gives_alone(model):
+    """The executor's vmap over settings, seven of them: not a multiple of those done side by side."""
+    many = jnp.stack([THETA * s for s in range(7)])
+    swept = jax.vmap(lambda theta: door_for(X, Y, std=1.0, model=model).gradient(theta))(many)
+    alone = [door_for(X, Y, std=1.0, model=model).gradient(theta) for theta in many]
+    np.testing.assert_allclose(swept, jnp.stack(alone), rtol=1e-4, atol=1e-4)
+
+
 def noise_sample(std):
     """The noise on 2,000 coordinates of a sum of zeros."""
     wide = np.zeros((3, 2000))

@@ -59,9 +59,11 @@ def test_agrees_with_the_plain_loop(toy, name, budget):
     np.testing.assert_allclose(params, wanted, rtol=2e-4, atol=2e-4)
 
 
-def test_pooled_equals_apart_without_noise(toy):
-    settled = plan_for(toy, fedsofim(**SOFIM), None, 8)
-    pooled, apart = (simulate(settled, toy, seed=1, pool=p)[0] for p in (True, False))
+@pytest.mark.parametrize("sizes", [(3, 40, 11, 150), (3, 700, 1300)])
+def test_pooled_equals_apart_without_noise(sizes):
+    data = make_toy(sizes=sizes)
+    settled = plan_for(data, fedsofim(**SOFIM), None, 8)
+    pooled, apart = (simulate(settled, data, seed=1, pool=p)[0] for p in (True, False))
     np.testing.assert_allclose(pooled, apart, rtol=1e-4, atol=1e-5)
 
 

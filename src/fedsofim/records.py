@@ -10,6 +10,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from fedsofim.queries import TILE
+
 _BLOCK_OVERHEAD = 8  # what starting a block costs, in records: keeps blocks from becoming tiny
 
 
@@ -66,7 +68,19 @@ def pack(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], size: int | 
 
 
 def flat(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], weights: Sequence[float]) -> Records:
-    """All records of all clients as one block with each client's weight: for a sum over clients that share theta."""
+    """All records of all clients as one block with each client's weight: for a sum over clients that share theta.
+
+    Padded to whole tiles of the closed form.
+
+    >>> r = flat(np.ones((600, 2)), np.zeros(600, np.int32), [np.arange(600)], [0.5])
+    >>> r.x.shape, float(r.weight.sum())
+    ((1, 1024, 2), 300.0)
+    """
     order = np.concatenate(parts)
     weight = np.repeat(np.asarray(weights, x.dtype), [len(p) for p in parts])
-    return Records(x[order][None], y[order][None], weight[None], np.zeros(1, np.int32))
+    padding = -len(order) % min(TILE, len(order))
+
+    def laid(a: np.ndarray) -> np.ndarray:
+        return np.pad(a, [(0, padding)] + [(0, 0)] * (a.ndim - 1))[None]
+
+    return Records(laid(x[order]), laid(y[order]), laid(weight), np.zeros(1, np.int32))

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -26,6 +25,7 @@ from fedsofim.queries import TRUSTED, PerRecord, Query, SecondMoment, matrix_of
 from fedsofim.records import Records
 
 _SAMPLING = 2**31 - 1  # folded into a call's key for sampling; rounds, folded in for noise, never get there
+_SETTINGS_AT_ONCE = 4  # of a sweep
 MAX_SITES = 64  # release sites in one program; local steps belong in door.scan, which is one site
 
 
@@ -229,7 +229,7 @@ def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[ja
     op, dim = operands(args), operands(dims)
     if dim.index is None:
         if not _auditing.get():  # a sweep: the same audited program under other settings, each with its own key
-            swept = jax.vmap(partial(_one_client, site=site), in_axes=tuple(dims))(*args)
+            swept = _swept(args, dims, site)
             return swept, [0] * len(swept)
         raise Refused(
             f"the release '{site.label}' stands inside a vmap, which would release many sums with one noise; "
@@ -245,6 +245,17 @@ def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[ja
     return noisy, [0] * len(noisy)
 
 
+def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
+    """The release under many settings, a few side by side: wide matrix products whose results stay in cache."""
+    varying = [i for i, d in enumerate(dims) if d is not None]
+
+    def one(values: list) -> list[jax.Array]:
+        given = dict(zip(varying, values, strict=True))
+        return _one_client(*[given.get(i, a) for i, a in enumerate(args)], site=site)
+
+    return jax.lax.map(one, [jnp.moveaxis(args[i], dims[i], 0) for i in varying], batch_size=_SETTINGS_AT_ONCE)
+
+
 def client_sums(site: Site, consts: Sequence, batched: Sequence[bool], records: Records, clients: int):
     """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client."""
 
@@ -255,6 +266,8 @@ def client_sums(site: Site, consts: Sequence, batched: Sequence[bool], records: 
     x, y, weight, owner = records
     if site.query.wide:
         sums = jax.vmap(block)(owner, x, y, weight)
+        if clients == 1:
+            return [jnp.sum(s, axis=0, keepdims=True) for s in sums]
         return [jax.ops.segment_sum(s, owner, clients, indices_are_sorted=True) for s in sums]
     single = [c[0] if b else c for c, b in zip(consts, batched, strict=True)]
     totals = [jnp.zeros((clients, *s.shape), s.dtype) for s in site.query.outputs(single)]
