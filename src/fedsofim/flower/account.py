@@ -117,9 +117,7 @@ class Account:
                     return Opened(number, secret, reply)
             if ask.in_order:
                 _check_order(db, ask, only_question=len(same) == len(before))
-            after = epsilon_of_lines([*_lines(db), *lines], delta)
-            if not after <= epsilon * (1 + _ROUNDING):
-                raise Refused(_over(epsilon_of_lines(_lines(db), delta), after, epsilon, delta))
+            _within_cap(_lines(db), lines, epsilon, delta)
             number = _insert(db, ask, lines)
         return Opened(number, secret, None)
 
@@ -142,6 +140,11 @@ class Account:
                 (job, round),
             ).fetchone()
         return row[0] if row else None
+
+    def check(self, lines: Sequence[Line], epsilon: float, delta: float) -> float:
+        """The epsilon spent once these are added; Refused above the cap. Nothing is written."""
+        with self._open(write=True) as db:
+            return _within_cap(_lines(db), lines, epsilon, delta)
 
     def create(self) -> None:
         """An empty ledger, if there is none yet."""
@@ -197,11 +200,19 @@ def _as_charges(lines: Sequence[Line]) -> tuple[list[Charge], dict[int, float]]:
     return charges, multipliers
 
 
-def _over(before: float, after: float, cap: float, delta: float) -> str:
-    return (
-        f"it would bring the epsilon spent on this node's data from {before:.6g} to {after:.6g}, above the cap of "
-        f"{cap:g} (delta {delta:g})"
-    )
+def _within_cap(before: Sequence[Line], more: Sequence[Line], cap: float, delta: float) -> float:
+    after = epsilon_of_lines([*before, *more], delta)
+    if not after <= cap * (1 + _ROUNDING):
+        raise Refused(
+            f"it would bring the epsilon spent on this node's data from {epsilon_of_lines(before, delta):.6g} to "
+            f"{after:.6g}, above the cap of {cap:g} (delta {delta:g})"
+        )
+    return after
+
+
+def finite(value: float) -> float | None:
+    """A number as JSON has it; None means without bound."""
+    return value if math.isfinite(value) else None
 
 
 # --- rows ---------------------------------------------------------------------------------------------------

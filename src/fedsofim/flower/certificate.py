@@ -12,7 +12,7 @@ from typing import Any
 
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
-from fedsofim.flower.account import Account, Line, epsilon_of_lines
+from fedsofim.flower.account import Account, Line, epsilon_of_lines, finite
 from fedsofim.flower.policy import Policy
 
 ACCOUNTING = (
@@ -26,7 +26,7 @@ def statement(policy: Policy) -> dict[str, Any]:
     """A node's account of its whole ledger, as plain data."""
     account = Account(policy.ledger)
     account.create()
-    return account_of(account, account.last(), policy.delta) | {"cap": _number(policy.epsilon)}
+    return account_of(account, account.last(), policy.delta) | {"cap": finite(policy.epsilon)}
 
 
 def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
                 "job": job,
                 "method": terms[job]["method"],
                 "rounds_planned": terms[job]["rounds"],
-                "epsilon": _number(epsilon_of_lines(lines, delta)),
+                "epsilon": finite(epsilon_of_lines(lines, delta)),
                 "released": _summed(lines),
             }
         )
@@ -48,7 +48,7 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
         "ledger": account.identity(),
         "through": through,
         "delta": delta,
-        "epsilon": _number(epsilon_of_lines([line for _, line in entries], delta)),
+        "epsilon": finite(epsilon_of_lines([line for _, line in entries], delta)),
         "jobs": jobs,
     }
 
@@ -73,10 +73,6 @@ def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
         }
         for (label, clip, ratio, multiplier, sample), (releases, weight) in rows.items()
     ]
-
-
-def _number(value: float) -> float | None:
-    return value if math.isfinite(value) else None  # None: no bound
 
 
 def certificate(job: str, statements: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

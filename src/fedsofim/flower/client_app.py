@@ -13,8 +13,8 @@ from flwr.clientapp import ClientApp
 
 from fedsofim.errors import InputError, Refused
 from fedsofim.flower.certificate import statement
-from fedsofim.flower.messages import reply_message, request_of, what_of
-from fedsofim.flower.node import DataProblem, answer, hello
+from fedsofim.flower.messages import job_of, reply_message, request_of, what_of
+from fedsofim.flower.node import DataProblem, answer, consider, hello
 from fedsofim.flower.policy import Policy, read_policy
 from fedsofim.flower.wire import Arrays
 
@@ -32,7 +32,7 @@ def client_app() -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        questions = {"hello": hello, "account": statement}
+        questions = {"hello": hello, "account": statement, "consider": lambda policy: consider(policy, job_of(message))}
         return _guarded(message, context, lambda policy: (questions[what_of(message)](policy), {}))
 
     return app

@@ -28,8 +28,9 @@ def ask_message(request: Request, node: int) -> Message:
     return Message(content=_content(facts, request.arrays), message_type=MessageType.TRAIN, dst_node_id=node)
 
 
-def query_message(what: str, node: int) -> Message:
-    return Message(content=_content({"what": what}, {}), message_type=MessageType.QUERY, dst_node_id=node)
+def query_message(what: str, node: int, job: Job | None = None) -> Message:
+    facts = {"what": what} | ({"job": job.text()} if job is not None else {})
+    return Message(content=_content(facts, {}), message_type=MessageType.QUERY, dst_node_id=node)
 
 
 def request_of(message: Message) -> Request:
@@ -39,6 +40,10 @@ def request_of(message: Message) -> Request:
     if phase not in PHASES or not isinstance(round, int) or round < 0:
         raise InputError("the request names no phase and round; do server and node run the same version?")
     return Request(Job.read(str(facts.get("job"))), cast(Phase, phase), round, arrays)
+
+
+def job_of(message: Message) -> Job:
+    return Job.read(str(_opened(message.content)[0].get("job")))
 
 
 def what_of(message: Message) -> str:

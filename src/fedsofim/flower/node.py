@@ -15,23 +15,15 @@ import numpy as np
 
 from fedsofim.data.npz import read_arrays
 from fedsofim.errors import InputError, Refused
-from fedsofim.flower.account import Account, Ask
+from fedsofim.flower.account import Account, Ask, Line, finite
 from fedsofim.flower.execute import Secrets, run, run_masked
 from fedsofim.flower.noise import fresh_secret, laid_out
 from fedsofim.flower.policy import Policy
-from fedsofim.flower.pricing import check_terms, priced
+from fedsofim.flower.pricing import check_terms, masking, priced
 from fedsofim.flower.wire import (
-    Arrays,
-    Programs,
-    Request,
-    from_bytes,
-    incoming,
-    programs,
-    to_bytes,
-    tree_from_bytes,
-    tree_to_bytes,
+    Arrays, Job, Programs, Request, from_bytes, incoming, programs, to_bytes, tree_from_bytes, tree_to_bytes,
 )  # fmt: skip
-from fedsofim.ledger import Inputs
+from fedsofim.ledger import Inputs, Program
 from fedsofim.records import pack
 from fedsofim.release import MAX_SITES
 from fedsofim.standardize import standardizer
@@ -59,34 +51,55 @@ def hello(policy: Policy) -> dict[str, Any]:
     }
 
 
+def consider(policy: Policy, job: Job) -> dict[str, Any]:
+    """Would the whole job be allowed? Asked before any node spends anything; promises nothing, costs nothing."""
+    data = read_data(policy)
+    settled = _settled(policy, job, data)
+    lines: list[Line] = []
+    for phase in settled.by_phase:
+        for round in range(job.rounds if phase == "round" else 1):
+            request = Request(job, phase, round, {})
+            check_terms(policy, request)
+            lines += priced(policy, request, settled, len(data.y)).lines
+    return {"epsilon": finite(Account(policy.ledger).check(lines, policy.epsilon, policy.delta))}
+
+
 def answer(policy: Policy, request: Request) -> Arrays:
     """The upload, charged and stored; or Refused with the reason, and nothing has left."""
-    job = request.job
     check_terms(policy, request)
     data = read_data(policy)
-    if tuple(data.x.shape[1:]) != job.shape or policy.classes != job.classes:
-        raise Refused(
-            f"the job is about records of shape {list(job.shape)} in {job.classes} classes; this node's have shape "
-            f"{list(data.x.shape[1:])} in {policy.classes}"
-        )
-    settled = programs(job, len(data.y))
+    settled = _settled(policy, request.job, data)
     price = priced(policy, request, settled, len(data.y))
     program = settled.by_phase[request.phase]
-    in_order = any(laid_out(site.noise) for site in program.sites)
-    ask = Ask(job.id, job.text(), data.fingerprint, request.phase, request.round, request.digest(), in_order)
-    inputs = _inputs(policy, request, settled, data)  # before the charge: what cannot run costs nothing
+    how = masking(policy, request, program, price.shares) if price.shares is not None else None
+    inputs = _inputs(policy, request, settled, data)  # all before the charge: what cannot run costs nothing
     account = Account(policy.ledger)
-    opened = account.open_ask(ask, price.lines, policy.epsilon, policy.delta, fresh_secret())
+    opened = account.open_ask(_ask(request, program, data), price.lines, policy.epsilon, policy.delta, fresh_secret())
     if opened.reply is not None:
         return from_bytes(opened.reply)
     secrets = Secrets(fresh_secret(), opened.secret)
-    if price.masked is not None:
-        upload, memory = run_masked(program, inputs, price.masked, secrets), ()
+    if how is not None:
+        upload, memory = run_masked(program, inputs, how, secrets), ()
     else:
         upload, memory = run(program, inputs, price.stds, secrets)
     reply = to_bytes({f"upload{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(upload))})
     account.close_ask(opened.number, reply, tree_to_bytes(memory))
     return from_bytes(reply)
+
+
+def _settled(policy: Policy, job: Job, data: Data) -> Programs:
+    """The job's programs for these records, if it is about such records at all."""
+    if tuple(data.x.shape[1:]) != job.shape or policy.classes != job.classes:
+        raise Refused(
+            f"the job is about records of shape {list(job.shape)} in {job.classes} classes; this node's have shape "
+            f"{list(data.x.shape[1:])} in {policy.classes}"
+        )
+    return programs(job, len(data.y))
+
+
+def _ask(request: Request, program: Program, data: Data) -> Ask:
+    job, in_order = request.job, any(laid_out(site.noise) for site in program.sites)
+    return Ask(job.id, job.text(), data.fingerprint, request.phase, request.round, request.digest(), in_order)
 
 
 def read_data(policy: Policy) -> Data:

@@ -17,11 +17,11 @@ from fedsofim.round import OneGradient
 
 
 class Priced(NamedTuple):
-    """The stds of a program's sites, what they cost, and how to mask where the release goes into a secure sum."""
+    """The stds of a program's sites, what they cost, and with whom the noise is shared if it is."""
 
     stds: dict[int, float]
     lines: list[Line]
-    masked: Masked | None = None
+    shares: Shares | None = None
 
 
 def check_terms(policy: Policy, request: Request) -> None:
@@ -102,10 +102,10 @@ def _priced_sum(policy: Policy, request: Request, settled: Programs, program: Pr
     multiplier = shares.multiplier(policy.name, line.multiplier, policy.secure_sum_min_clients)
     _check_multiplier(policy, line, multiplier)
     line = line._replace(label=f"{line.label} (secure sum of {job.clients})", multiplier=multiplier)
-    return Priced(stds, [line], _masked(policy, request, program, shares))
+    return Priced(stds, [line], shares)
 
 
-def _masked(policy: Policy, request: Request, program: Program, shares: Shares) -> Masked:
+def masking(policy: Policy, request: Request, program: Program, shares: Shares) -> Masked:
     """This node's factor, share of the noise and masks for one request."""
     assert policy.mask_key is not None  # the policy was checked for it
     (site,), (count,) = program.sites, coordinates(program.jaxpr).values()

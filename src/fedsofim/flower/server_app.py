@@ -67,6 +67,7 @@ def run(grid: Grid, config: Mapping[str, Any]) -> None:
             resume=bool(config["resume"]),
             attempts=int(config["attempts"]),
             patience=float(config["patience"]),
+            ask_first=bool(config["ask-first"]),
         )
         strategy.start(grid, timeout=float(config["timeout"]), evaluate_fn=tester(str(config["test"])))
     except InputError as error:

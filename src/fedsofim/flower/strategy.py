@@ -39,13 +39,22 @@ class RoundFailed(InputError):
 
 
 class MethodStrategy(Strategy):
-    """One job of one method. `folder` keeps checkpoint and certificate; `attempts` to get each round whole."""
+    """One job of one method. `folder` keeps checkpoint and certificate; `attempts` to get each round whole;
+    `ask_first` whether every node would allow the whole job."""
 
     def __init__(
-        self, order: Order, folder: Path, *, resume: bool = False, attempts: int = 3, patience: float = 120.0
+        self,
+        order: Order,
+        folder: Path,
+        *,
+        resume: bool = False,
+        attempts: int = 3,
+        patience: float = 120.0,
+        ask_first: bool = True,
     ) -> None:
         self.order, self.folder, self.resume = order, Path(folder), resume
-        self.attempts, self.patience, self.timeout = attempts, patience, 600.0
+        self.attempts, self.patience, self.ask_first = attempts, patience, ask_first
+        self.timeout = 600.0
         self.progress: Progress | None = None
         self.nodes: dict[str, int] = {}  # Flower's number of each node, by the node's own name
 
@@ -93,7 +102,23 @@ class MethodStrategy(Strategy):
         self.nodes = {h["node"]: number for number, h in hellos.items()}
         progress = server.begin(self.order, clients)
         self.progress = progress if initial is None else server.with_params(progress, _tree(initial, progress.params))
+        if self.ask_first:
+            self._consider(grid)
         save(self.progress, path)
+
+    def _consider(self, grid: Grid) -> None:
+        """Would every node allow the whole job? Better known now than when the others have spent half their budget."""
+        names = {number: name for name, number in self.nodes.items()}
+        asked = [query_message("consider", number, self._now.job) for number in names]
+        replies = {names[n]: reply for n, reply in exchange(grid, asked, self.timeout).items()}
+        against = {
+            k: r.error or f"refused: {r.facts['refused']}"
+            for k, r in replies.items()
+            if r.error or "refused" in r.facts
+        }
+        if against:
+            reasons = "; ".join(f"{name}: {why}" for name, why in sorted(against.items()))
+            raise InputError(f"the job was not begun, nothing was spent ({reasons})")
 
     def _advance(self, uploads: dict[str, Arrays]) -> None:
         self.progress = server.advance(self._now, uploads)
@@ -146,7 +171,8 @@ class MethodStrategy(Strategy):
         end = time.monotonic() + self.patience
         while len(known) < wanted:
             fresh = [n for n in grid.get_node_ids() if n not in known]
-            for number, reply in exchange(grid, [query_message("hello", n) for n in fresh], self.timeout).items():
+            asked = [query_message("hello", n) for n in fresh]
+            for number, reply in exchange(grid, asked, min(self.timeout, self.patience)).items():
                 if "refused" in reply.facts:
                     raise InputError(f"{reply.facts.get('node')} does not take part: {reply.facts['refused']}")
                 if not reply.error and isinstance(reply.facts.get("node"), str):
