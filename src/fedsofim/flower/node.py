@@ -21,8 +21,17 @@ from fedsofim.flower.noise import fresh_secret, laid_out
 from fedsofim.flower.policy import Policy
 from fedsofim.flower.pricing import check_terms, masking, priced
 from fedsofim.flower.wire import (
-    Arrays, Job, Programs, Request, from_bytes, incoming, programs, to_bytes, tree_from_bytes, tree_to_bytes,
-)  # fmt: skip
+    Arrays,
+    Job,
+    Programs,
+    Request,
+    from_bytes,
+    incoming,
+    programs,
+    to_bytes,
+    tree_from_bytes,
+    tree_to_bytes,
+)
 from fedsofim.ledger import Inputs, Program
 from fedsofim.records import pack
 from fedsofim.release import MAX_SITES
