@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from fedsofim.flower.secure_sum import Shares, masks, new_key, pair_secrets
 from fedsofim.flower.server import Order
 
 
-def summing_nodes(folder: Path, trusted: int = 3, **changed: object) -> list[Policy]:
+def summing_nodes(folder: Path, trusted: int = 3, **changed: Any) -> list[Policy]:
     """Nodes that know each other's mask keys, as if their operators had met."""
     policies = make_nodes(folder, **changed)
     public = {p.name: new_key(p.ledger.parent / "mask.key") for p in policies}
@@ -34,7 +35,7 @@ def summing_nodes(folder: Path, trusted: int = 3, **changed: object) -> list[Pol
     return out
 
 
-def order(**changed: object) -> Order:
+def order(**changed: Any) -> Order:
     usual: dict = {"method": "fedgd", "epsilon": 1.0, "rounds": 2, "trust": "secure-sum", "settings": (("lr", "1.0"),)}
     return Order(**(usual | changed))
 
