@@ -13,6 +13,7 @@ from fedsofim.errors import InputError
 from fedsofim.flower.wire import PHASES, Arrays, Job, Phase, Request
 
 _POLL = 0.5  # seconds; Flower's own loop sleeps 3
+_NUDGE = 20.0  # seconds after which a node that has not answered is asked something easy
 
 
 class Reply(NamedTuple):
@@ -55,21 +56,34 @@ def reply_message(facts: Mapping[str, Any], arrays: Arrays, to: Message) -> Mess
 
 
 def exchange(grid: Grid, messages: list[Message], timeout: float) -> dict[int, Reply]:
-    """Send, and wait for every reply or the end of patience; keyed by the node that was asked."""
+    """Send, and wait for every reply or the end of patience; keyed by the node that was asked.
+
+    A SuperNode sends what is ready only after it has received something: a reply that was overtaken by an old run's
+    stays with it. So whoever is late gets a question it may answer at once, one at a time.
+    """
     if not messages:
         return {}
-    numbers = list(grid.push_messages(messages))
-    waiting = {number: m.metadata.dst_node_id for number, m in zip(numbers, messages, strict=True) if number}
+    waiting = _pushed(grid, messages)
     replies = {m.metadata.dst_node_id: Reply({}, {}, "no answer came") for m in messages}
-    end = time.monotonic() + timeout
+    end, nudge_at, nudges = time.monotonic() + timeout, time.monotonic() + _NUDGE, dict[str, int]()
     while waiting and time.monotonic() < end:
-        for message in grid.pull_messages(list(waiting)):
+        for message in grid.pull_messages([*waiting, *nudges]):
+            nudges.pop(message.metadata.reply_to_message_id, None)
             node = waiting.pop(message.metadata.reply_to_message_id, None)
             if node is not None:  # an error's own source is not the node that failed
                 replies[node] = opened(message)
+        if waiting and time.monotonic() > nudge_at:
+            nudge_at = time.monotonic() + _NUDGE
+            nudges |= _pushed(grid, [query_message("hello", n) for n in set(waiting.values()) - set(nudges.values())])
         if waiting:
             time.sleep(_POLL)
     return replies
+
+
+def _pushed(grid: Grid, messages: list[Message]) -> dict[str, int]:
+    """The node asked, by the number of its message."""
+    numbers = list(grid.push_messages(messages)) if messages else []
+    return {number: m.metadata.dst_node_id for number, m in zip(numbers, messages, strict=True) if number}
 
 
 def opened(message: Message) -> Reply:
