@@ -5,13 +5,14 @@ fsync, only then send it. A crash anywhere leaves the charge in place: the ledge
 little. Jobs, runs, servers and restarts share the one file.
 """
 
+import contextlib
 import json
 import math
+import os
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,10 +77,13 @@ class Account:
 
     path: Path
 
-    @contextmanager
+    @contextlib.contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
-        if not write and not self.path.exists():
-            raise InputError(f"{self.path}: there is no ledger")
+        if not self.path.exists():
+            if not write:
+                raise InputError(f"{self.path}: there is no ledger")
+            with contextlib.suppress(FileExistsError):  # it holds secrets of noise: for its owner's eyes only
+                os.close(os.open(self.path, os.O_CREAT | os.O_EXCL, 0o600))
         db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode=DELETE")

@@ -21,7 +21,7 @@ from fedsofim.errors import Refused
 from fedsofim.flower.noise import BITS, Bits, draw, laid_out, lattice_std, scale_of_round
 from fedsofim.flower.secure_sum import masked, step_of
 from fedsofim.ledger import CALLS, Inputs, Program, jaxprs_in, open_jaxpr, releases_in
-from fedsofim.queries import Query
+from fedsofim.queries import Query, SecondMoment
 from fedsofim.release import Site, dp_release, operands
 
 _AT_ONCE = 2**22  # numbers of per-record vectors held at a time
@@ -164,9 +164,18 @@ def _sum(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip: flo
     chunk = max(1, _AT_ONCE // size)
     for first in range(0, len(y), chunk):
         piece = slice(first, first + chunk)
-        clipped = _clipped(_vectors(query, consts, x[piece], y[piece]), clip)
+        clipped = _summands(query, consts, x[piece], y[piece], clip)
         total += clipped.sum(axis=0) if step is None else np.rint(clipped / step).astype(np.int64).sum(axis=0)
     return total
+
+
+def _summands(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip: float) -> np.ndarray:
+    """What each record adds, one row of doubles for each, of norm at most `clip`."""
+    if not isinstance(query, SecondMoment):
+        return _clipped(_vectors(query, consts, x, y), clip)
+    v = _clipped(_vectors(query.vector, consts, x, y), math.sqrt(clip))
+    rows, columns = np.triu_indices(v.shape[1])  # v·vᵀ in doubles: in floats it would not quite be semi-definite
+    return v[:, rows] * v[:, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
 
 
 def _vectors(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:

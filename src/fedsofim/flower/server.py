@@ -20,6 +20,7 @@ from fedsofim.errors import InputError
 from fedsofim.flower.secure_sum import Shares, step_of, unmasked
 from fedsofim.flower.wire import Arrays, Job, Phase, Programs, Request, outgoing, programs
 from fedsofim.ledger import Program
+from fedsofim.mechanisms import Independent
 from fedsofim.methods import make, resolve
 from fedsofim.models import softmax_head
 from fedsofim.plan import Plan, Trust, Weights, plan
@@ -201,10 +202,24 @@ def faults(progress: Progress, uploads: Mapping[str, Arrays]) -> dict[str, str]:
     found = {name: why for name, arrays in uploads.items() if (why := _fault(arrays, wanted))}
     norms = {name: _norm(arrays) for name, arrays in uploads.items() if name not in found and not masked}
     middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else math.inf
-    for name, norm in norms.items():
+    for client in progress.clients:
+        norm, largest = norms.get(client.name, 0.0), _largest(progress, client)
         if norm > _ABSURD * max(middle, 1e-30):
-            found[name] = f"its upload has norm {norm:.3g}, more than {_ABSURD:g} times the round's median {middle:.3g}"
+            why = f"{_ABSURD:g} times the round's median {middle:.3g}"
+            found[client.name] = f"its upload has norm {norm:.3g}, more than {why}"
+        elif norm > largest:
+            found[client.name] = f"its upload has norm {norm:.3g}; clip and noise allow no more than {largest:.3g}"
     return found
+
+
+def _largest(progress: Progress, client: Client) -> float:
+    """What an upload's norm cannot reasonably exceed, where it is one clipped gradient with fresh noise."""
+    plain = progress.phase == "round" and progress.plan.pooled
+    site = progress.programs.by_phase["round"].sites[0]
+    if not plain or type(site.noise) is not Independent or site.sample < 1:
+        return math.inf
+    noise = progress.job.stds["round"][0] * site.noise.scale * (math.sqrt(_dim(progress.params)) + 10)  # 10 sigma
+    return 1.001 * (site.clip + noise / client.size)
 
 
 def _upload_shapes(progress: Progress) -> dict[str, Any]:

@@ -169,7 +169,7 @@ class MethodStrategy(Strategy):
         """Every connected node's hello, once as many as wanted have said it, or when patience ends."""
         known: dict[int, dict[str, Any]] = {}
         end = time.monotonic() + self.patience
-        while len(known) < wanted:
+        while True:
             fresh = [n for n in grid.get_node_ids() if n not in known]
             asked = [query_message("hello", n) for n in fresh]
             for number, reply in exchange(grid, asked, min(self.timeout, self.patience)).items():
@@ -177,13 +177,14 @@ class MethodStrategy(Strategy):
                     raise InputError(f"{reply.facts.get('node')} does not take part: {reply.facts['refused']}")
                 if not reply.error and isinstance(reply.facts.get("node"), str):
                     known[number] = reply.facts
+            if len(known) >= wanted:
+                break
             if time.monotonic() > end:
                 names = sorted(h["node"] for h in known.values())
                 raise InputError(
                     f"{len(known)} nodes answered in {self.patience:g} s ({names}); the job is for {wanted}"
                 )
-            if len(known) < wanted:
-                time.sleep(1)
+            time.sleep(1)
         return known
 
     def _meet(self, grid: Grid) -> None:
