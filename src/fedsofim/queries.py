@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import eval_jaxpr
 
-TILE = 512  # records that a closed form works on at a time
+TILE = 256  # records that a closed form works on at a time
 _SMALLEST_TILE = 16
 _MICRO_BATCH = 2**21  # numbers a per-record gradient buffer may hold: bounds memory at records x parameters
 
@@ -172,7 +172,7 @@ def _tiles(records: int) -> tuple[int, int]:
     """(tiles, records in each): at least two tiles of at most TILE records, or one where none divide evenly.
 
     >>> _tiles(50_176), _tiles(512), _tiles(53)
-    ((98, 512), (2, 256), (1, 53))
+    ((196, 256), (2, 256), (1, 53))
     """
     size = _divisor(records, max(1, min(TILE, records // 2)))
     return (records // size, size) if size >= _SMALLEST_TILE else (1, records)

@@ -74,7 +74,7 @@ def flat(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], weights: Seq
 
     >>> r = flat(np.ones((600, 2)), np.zeros(600, np.int32), [np.arange(600)], [0.5])
     >>> r.x.shape, float(r.weight.sum())
-    ((1, 1024, 2), 300.0)
+    ((1, 768, 2), 300.0)
     """
     order = np.concatenate(parts)
     weight = np.repeat(np.asarray(weights, x.dtype), [len(p) for p in parts])
