@@ -86,16 +86,15 @@ def parts(settings: dict[str, Any]) -> tuple[tuple, tuple[str, ...], np.ndarray]
     return fixed, numbers, np.array([settings[n] for n in numbers], np.float32)
 
 
-def simulate_with(plan: Plan, data: Split, seed: int, hyper: np.ndarray) -> tuple[Any, Trace]:
+def simulate_with(plan: Plan, data: Split, seed: int, hyper: np.ndarray, every: int = 1) -> tuple[Any, Trace]:
     """`simulate` for a sweepable method with these numbers: all settings, budgets and seeds share one program."""
     init_key, noise_key = jax.random.split(jax.random.key(seed))
     clients = simulate.federation(plan, data, noise_key, plan.pooled)
     carry = begin(plan, clients, data, init_key, jnp.asarray(hyper))
     test = (jnp.asarray(data.data.x_test), jnp.asarray(data.data.y_test))
     ts = jnp.arange(plan.rounds, dtype=jnp.int32)
-    carry, measured = simulate._advance(_static(plan, 1), clients, test, plan.rounds, carry, ts)
-    accuracy, loss = (np.asarray(m) for m in measured)
-    return carry.params, Trace(np.arange(1, plan.rounds + 1), accuracy, loss)
+    carry, measured = simulate._advance(_static(plan, every), clients, test, plan.rounds, carry, ts)
+    return carry.params, simulate._trace([np.asarray(m) for m in measured], every, plan.rounds)
 
 
 def begin(plan: Plan, clients: Federation, data: Split, key: jax.Array, hyper: jax.Array) -> Carry:
