@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class InputError(ValueError):
@@ -10,6 +11,13 @@ class InputError(ValueError):
 
 class Refused(InputError):
     """A client's program would let something leave that is not priced, so it does not run."""
+
+
+def one_of(kind: str, value: str, known: Iterable[str]) -> Any:
+    """The value if it is known, else an error."""
+    if value not in (names := list(known)):
+        raise unknown(kind, value, names)
+    return value
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -79,25 +79,30 @@ class Account:
 
     @contextlib.contextmanager
     def _open(self, write: bool = False) -> Iterator[sqlite3.Connection]:
+        """One transaction; what is raised inside undoes it."""
+        try:
+            with contextlib.closing(self._connect(write)) as db:
+                db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+                yield db
+                db.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            raise InputError(f"{self.path}: the ledger cannot be used ({error}); nothing is released") from error
+
+    def _connect(self, write: bool) -> sqlite3.Connection:
         if not self.path.exists():
             if not write:
                 raise InputError(f"{self.path}: there is no ledger")
             with contextlib.suppress(FileExistsError):  # it holds secrets of noise: for its owner's eyes only
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL, 0o600))
         db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-        try:
-            db.execute("PRAGMA journal_mode=DELETE")
-            db.execute("PRAGMA synchronous=EXTRA")  # the journal's removal reaches the disk too
-            db.execute("PRAGMA foreign_keys=ON")
-            db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
-            if write:
-                self._prepare(db)
-            yield db
+        db.execute("PRAGMA journal_mode=DELETE")
+        db.execute("PRAGMA synchronous=EXTRA")  # the journal's removal reaches the disk too
+        db.execute("PRAGMA foreign_keys=ON")
+        if write:
+            db.execute("BEGIN IMMEDIATE")
+            self._prepare(db)
             db.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{self.path}: the ledger cannot be used ({error}); nothing is released") from error
-        finally:
-            db.close()  # an open transaction is rolled back
+        return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         for statement in _SCHEMA.split(";\n"):

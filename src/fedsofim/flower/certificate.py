@@ -98,6 +98,8 @@ def readable(document: Mapping[str, Any]) -> str:
     """The certificate in words."""
     lines = [f"Privacy certificate of job {document['job']}", "", f"Accounting: {document['accounting']}.", ""]
     for name, s in sorted(document["clients"].items()):
+        if "epsilon" not in s:
+            raise InputError(f"the statement of {name} is damaged: it states no epsilon")
         cap = f", cap {s['cap']:g}" if s.get("cap") is not None else ""
         lines.append(f"{name}: epsilon {_words(s['epsilon'])} at delta {s['delta']:g} over the life of its data{cap}")
         for job in s["jobs"]:
@@ -128,21 +130,45 @@ def read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a certificate ({error})") from error
     if not sane:
         raise InputError(f"{path}: a certificate of another version")
+    for name, stated in document["clients"].items():
+        if not sound(stated):
+            raise InputError(f"{path}: the statement of {name} is damaged")
     return document
 
 
+def sound(statement: Mapping[str, Any]) -> bool:
+    """Has a statement the form of one? What it says is another question: `verify`."""
+    try:
+        jobs = statement["jobs"]
+        numbers = [statement["through"], statement["delta"], *(r["releases"] for job in jobs for r in job["released"])]
+        texts = [statement["ledger"], *(job["job"] for job in jobs), *(job["method"] for job in jobs)]
+        readable({"job": "", "accounting": "", "clients": {"": statement}})
+    except (KeyError, TypeError, ValueError, AttributeError):  # InputError is a ValueError
+        return False
+    return all(isinstance(n, int | float) for n in numbers) and all(isinstance(t, str) for t in texts)
+
+
 def verify(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:
-    """What does not hold, in words; empty if every client's statement follows from its ledger."""
+    """What does not hold, in words; empty if every client's statement follows from its ledger, and none is left out."""
     accounts = {account.identity(): account for account in map(Account, ledgers)}
     problems = []
     for name, stated in document["clients"].items():
-        account = accounts.get(str(stated.get("ledger")))
-        if account is None:
-            problems.append(f"{name}: no ledger given has the identity {stated.get('ledger')}")
+        account = accounts.get(str(stated.get("ledger"))) if isinstance(stated, Mapping) else None
+        if account is None or not sound(stated):
+            problems.append(f"{name}: no ledger given has the identity it states, or its statement is damaged")
             continue
         found = account_of(account, int(stated["through"]), float(stated["delta"]))
         problems += [f"{name}: {p}" for p in _differences(stated, found)]
+        problems += [f"{name}: {p}" for p in _membership(document, account.terms())]
     return problems
+
+
+def _membership(document: Mapping[str, Any], terms: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Is it about this ledger's job, with as many clients as that job had?"""
+    if document["job"] not in terms:
+        return [f"its ledger knows no job {document['job']}"]
+    wanted, stated = terms[document["job"]]["clients"], len(document["clients"])
+    return [] if wanted == stated else [f"the job had {wanted} clients; {stated} are stated"]
 
 
 def _differences(stated: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
@@ -154,8 +180,8 @@ def _differences(stated: Mapping[str, Any], found: Mapping[str, Any]) -> list[st
         other = theirs.pop(job["job"], None)
         if other is None:
             out.append(f"leaves out job {job['job']}, which its ledger charged")
-        elif not _close(other.get("epsilon"), job["epsilon"]) or other.get("released") != job["released"]:
-            out.append(f"states other releases for job {job['job']} than its ledger holds")
+        elif not _close(other.get("epsilon"), job["epsilon"]) or other | {"epsilon": 0} != job | {"epsilon": 0}:
+            out.append(f"describes job {job['job']} otherwise than its ledger does")
     return out + [f"states job {job}, which its ledger does not know" for job in theirs]
 
 

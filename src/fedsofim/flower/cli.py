@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, one_of
 
 federation_app = typer.Typer(help="Set up a federation, or watch one on this machine.", no_args_is_help=True)
 certificate_app = typer.Typer(help="Read and check what was released and what it cost.", no_args_is_help=True)
@@ -73,7 +73,7 @@ def serve(
     from fedsofim.plan import Trust, Weights
 
     chosen = tuple(sorted(settings(setting).items()))
-    public = (_one_of("weights", weights, get_args(Weights)), _one_of("trust", trust, get_args(Trust)))
+    public = (one_of("weights", weights, get_args(Weights)), one_of("trust", trust, get_args(Trust)))
     order = Order(method, chosen, epsilon, delta, rounds, clip, clients, *public, standardize_share, seed)
     if resume:
         order = restore(job / CHECKPOINT).order
@@ -86,14 +86,6 @@ def serve(
         "test": test, "patience": patience, "folder": str(job.absolute()), "resume": resume,
     }  # fmt: skip
     follow(server, job, config)
-
-
-def _one_of(kind: str, value: str, known: tuple[str, ...]) -> Any:
-    from fedsofim.errors import unknown
-
-    if value not in known:
-        raise unknown(kind, value, known)
-    return value
 
 
 def _check_order(order: Any) -> None:

@@ -116,13 +116,13 @@ def read_data(policy: Policy) -> Data:
     try:
         found = read_arrays(policy.data)
         x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])
-    except (InputError, KeyError, ValueError) as error:
-        raise DataProblem(f"{policy.data}: expected an .npz file with numeric arrays x and y ({error})") from error
+    except (InputError, KeyError, ValueError):  # whose texts may quote a record
+        raise DataProblem(f"{policy.data}: expected a readable .npz file with arrays of numbers x and y") from None
     if x.ndim != 2 or y.shape != (len(x),) or len(x) == 0 or not np.issubdtype(y.dtype, np.integer):
-        raise DataProblem(f"{policy.data}: x is {x.shape}, y is {y.dtype}{y.shape}; expected x (records x features) "
-                          "and one whole label for each record")  # fmt: skip
-    if y.min() < 0 or y.max() >= policy.classes:
-        raise DataProblem(f"{policy.data}: labels run from {y.min()} to {y.max()}; expected 0..{policy.classes - 1}")
+        form = f"x is {x.shape}, y is {y.dtype}{y.shape}"
+        raise DataProblem(f"{policy.data}: {form}; expected x (records x features) and one whole label for each record")
+    if outside := int(np.sum((y < 0) | (y >= policy.classes))):
+        raise DataProblem(f"{policy.data}: {outside} labels lie outside 0..{policy.classes - 1}")
     y = y.astype(np.int32)
     digest = hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
     return Data(x, y, digest)

@@ -121,7 +121,7 @@ def _checked(path: Path, p: Policy) -> Policy:
     need(bool(p.methods), "methods is empty; name the methods this node takes part in")
     for name in p.methods:
         need(isinstance(name, str) and name in registry(), str(unknown("method", str(name), registry())))
-    if math.isinf(p.epsilon):
+    if p.epsilon == math.inf:
         need(p.smallest_multiplier == 0, "epsilon is inf, which protects nothing; for a rehearsal on records that "
              "need no protection also set smallest_multiplier = 0")  # fmt: skip
         need(0 < p.delta < 1, f"delta is {p.delta}; expected a number strictly between 0 and 1")

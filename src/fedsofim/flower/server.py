@@ -90,15 +90,21 @@ class Progress:
 # --- beginning ----------------------------------------------------------------------------------------------
 
 
-def clients_of(hellos: Sequence[Mapping[str, Any]], order: Order) -> tuple[Client, ...]:
-    """The nodes of a job, checked against each other."""
+def client_of(hello: Mapping[str, Any]) -> Client:
+    """A node as it introduces itself."""
     try:
-        found = sorted(
-            (Client(str(h["node"]), int(h["size"]), tuple(map(int, h["shape"])), int(h["classes"])) for h in hellos),
-            key=lambda c: c.name,
-        )
+        shape = tuple(map(int, hello["shape"]))
+        client = Client(str(hello["node"]), int(hello["size"]), shape, int(hello["classes"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError("a node's introduction cannot be read; do all run the same version?") from error
+    if client.size < 1 or client.classes < 1 or not shape or min(shape) < 1:
+        raise InputError(f"{client.name} states size {client.size}, shape {list(shape)}; expected at least one record")
+    return client
+
+
+def clients_of(hellos: Sequence[Mapping[str, Any]], order: Order) -> tuple[Client, ...]:
+    """The nodes of a job, checked against each other."""
+    found = sorted(map(client_of, hellos), key=lambda c: c.name)
     names = [c.name for c in found]
     for name in set(names):
         if names.count(name) > 1:
@@ -117,7 +123,7 @@ def clients_of(hellos: Sequence[Mapping[str, Any]], order: Order) -> tuple[Clien
 @lru_cache(maxsize=8)  # one method object for the life of a job, so that its step is compiled once
 def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
     """The priced plan: shapes and sizes only."""
-    budget = Budget(order.epsilon, order.delta) if math.isfinite(order.epsilon) else None
+    budget = Budget(order.epsilon, order.delta) if order.epsilon != math.inf else None
     epsilon = order.epsilon if budget else None
     return plan(
         make(order.method, dict(order.settings), epsilon),

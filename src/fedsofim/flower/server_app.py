@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +12,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from fedsofim.cli import settings
 from fedsofim.data import load
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, one_of
 from fedsofim.files import write_whole
 from fedsofim.flower.checkpoint import OUTCOME
 from fedsofim.flower.server import Order
 from fedsofim.flower.strategy import MethodStrategy
 from fedsofim.models import evaluate, softmax_head
+from fedsofim.plan import Trust, Weights
 
 
 def order_of(config: Mapping[str, Any]) -> Order:
@@ -31,8 +32,8 @@ def order_of(config: Mapping[str, Any]) -> Order:
         rounds=int(config["rounds"]),
         clip=float(config["clip"]),
         clients=int(config["clients"]),
-        weights="size" if config["weights"] == "size" else "uniform",
-        trust="secure-sum" if config["trust"] == "secure-sum" else "local",
+        weights=one_of("weights", str(config["weights"]), get_args(Weights)),
+        trust=one_of("trust", str(config["trust"]), get_args(Trust)),
         standardize=float(config["standardize"]),
         seed=int(config["seed"]),
     )

@@ -28,7 +28,7 @@ from fedsofim.files import write_whole
 from fedsofim.flower import certificate, server
 from fedsofim.flower.checkpoint import CHECKPOINT, PROGRESS, restore, save
 from fedsofim.flower.messages import Reply, ask_message, exchange, opened, query_message
-from fedsofim.flower.server import Client, Order, Progress
+from fedsofim.flower.server import Order, Progress
 from fedsofim.flower.wire import Arrays
 
 _LOG = getLogger("flwr")
@@ -190,19 +190,23 @@ class MethodStrategy(Strategy):
     def _meet(self, grid: Grid) -> None:
         """Find the job's clients again, after a restart of theirs or ours; they must be who they were."""
         hellos = self._introductions(grid, len(self._now.clients))
-        found = {h["node"]: (number, h) for number, h in hellos.items()}
+        found: dict[str, tuple[int, dict[str, Any]]] = {}
+        for number, h in hellos.items():
+            if h["node"] in found:
+                raise InputError(f"two nodes call themselves {h['node']}; give each a name of its own in its policy")
+            found[h["node"]] = (number, h)
         for client in self._now.clients:
             if client.name not in found:
                 raise InputError(f"the job's client {client.name} is not connected; start its node and resume")
             _, h = found[client.name]
-            if client != Client(h["node"], h["size"], tuple(h["shape"]), h["classes"]):
+            if client != server.client_of(h):
                 raise InputError(f"{client.name} has other records than when the job began; start a new job")
         self.nodes = {c.name: found[c.name][0] for c in self._now.clients}
 
     def _certify(self, grid: Grid) -> None:
         names = {number: name for name, number in self.nodes.items()}
         replies = exchange(grid, [query_message("account", n) for n in names], self.timeout)
-        statements = {names[n]: reply.facts for n, reply in replies.items() if "ledger" in reply.facts}
+        statements = {names[n]: reply.facts for n, reply in replies.items() if certificate.sound(reply.facts)}
         for name in set(names.values()) - set(statements):
             _LOG.log(WARNING, "fedsofim: %s did not state its account; the certificate is without it", name)
         certificate.write(certificate.certificate(self._now.job.id, statements), self.folder)
@@ -240,6 +244,9 @@ class MethodStrategy(Strategy):
         return None
 
     def summary(self) -> None:
+        if self.progress is None:  # Flower's own loop asks before the nodes were met
+            _LOG.log(INFO, "fedsofim: %s for %d clients", self.order.method, self.order.clients)
+            return
         p = self._now.plan
         _LOG.log(
             INFO,
