@@ -1,27 +1,34 @@
 # `make demo` and `make test` are all a fresh machine needs: each makes .venv and installs what it uses.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SMALL := .venv/.installed
+FULL := .venv/.installed-with-tools
 
 .PHONY: install demo test lint bench clean
-install: $(STAMP)
+install: $(FULL)
 
-$(STAMP): pyproject.toml
+$(SMALL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev,parquet,flower]"
-	touch $(STAMP)
+	$(PIP) -e .
+	touch $(SMALL)
 
-demo: $(STAMP)
+$(FULL): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) -e ".[dev,parquet,flower]"
+	touch $(SMALL) $(FULL)
+
+demo: $(SMALL)
 	$(BIN)/fedsofim demo --out demo
 
-test: $(STAMP)
+test: $(FULL)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-lint: $(STAMP)
+lint: $(FULL)
 	$(BIN)/ruff check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
-bench: $(STAMP)
+bench: $(FULL)
 	$(BIN)/python benchmarks/run.py
 
 clean:
