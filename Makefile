@@ -22,7 +22,7 @@ demo: $(SMALL)
 	$(BIN)/fedsofim demo --out demo
 
 test: $(FULL)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2
 
 lint: $(FULL)
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """A SuperLink and three nodes with TLS and node keys, as real processes on loopback: training, crashes, refusals.
 
 Without noise a deployed job must end where the simulator ends, whatever was killed on the way; that is the check
-behind most of this file. One group of tests, so that they share one federation (pytest-xdist: --dist loadgroup).
+behind most of this file. It is one test in four parts, because they share one federation.
 """
 
 import json
@@ -30,7 +30,6 @@ from fedsofim.flower import certificate, federation, processes
 from fedsofim.flower.account import Account
 from fedsofim.flower.checkpoint import CHECKPOINT, OUTCOME, PROGRESS, restore
 
-pytestmark = pytest.mark.xdist_group("federation")
 NAMES = ["node-1", "node-2", "node-3"]
 REHEARSAL = federation.Terms(epsilon=math.inf, smallest_multiplier=0, methods=("fedsofim", "scaffold", "fedgd"))
 LIMIT = 240.0  # seconds for anything to happen
@@ -102,9 +101,9 @@ def _facts(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
-@pytest.fixture(scope="module")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    folder = tmp_path_factory.mktemp("federation") / "f"
+@pytest.fixture
+def deployed(tmp_path: Path) -> Iterator[Deployed]:
+    folder = tmp_path / "f"
     where = federation.Federation(port=processes.free_port())
     federation.init(folder, NAMES, where, REHEARSAL)
     split = fs.split(fs.load("digits"), clients=3, alpha=0.5)
@@ -158,13 +157,13 @@ def _agree(job: Path, expected: Any) -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
 
 
-def test_a_deployed_job_ends_where_the_simulator_ends(deployed: Deployed) -> None:
+def a_job_ends_where_the_simulator_ends(deployed: Deployed) -> None:
     job = deployed.order(method="fedsofim", epsilon=math.inf, rounds=2)
     assert deployed.outcome(job) == {"finished": 2}
     _agree(job, _simulated(deployed, "fedsofim", 2))
 
 
-def test_kills_lose_nothing(deployed: Deployed) -> None:
+def kills_lose_nothing(deployed: Deployed) -> None:
     """A node, the server process and the SuperLink are killed in turn; client memory and ledgers survive it."""
     job = deployed.order(method="scaffold", settings="local_steps=2", epsilon=math.inf, rounds=4, attempts=4)
     deployed.wait_round(job, 1)
@@ -214,7 +213,7 @@ def _server_process(deployed: Deployed) -> int:
     raise AssertionError("no server process is running")
 
 
-def test_every_node_refuses_what_its_policy_does_not_allow(deployed: Deployed) -> None:
+def every_node_refuses_what_its_policy_does_not_allow(deployed: Deployed) -> None:
     """The cap is the first job's; one more round, a smaller multiplier and a larger clip are all refused.
 
     The first is asked for straight away, as a malicious server would; the others as ours does, asking first.
@@ -247,7 +246,7 @@ pinned.worker()
 """
 
 
-def test_a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
+def a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
     for name in NAMES:
         (deployed.node(name) / "ledger.db").unlink()
     deployed.policies(REHEARSAL)
@@ -261,3 +260,10 @@ def test_a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
     assert "node-3: its upload0 holds NaN" in failed
     assert "node-1" not in failed and "node-2" not in failed
     assert restore(job / CHECKPOINT).round == 0  # nothing was averaged
+
+
+def test_a_federation_of_real_processes(deployed: Deployed) -> None:
+    a_job_ends_where_the_simulator_ends(deployed)
+    kills_lose_nothing(deployed)
+    every_node_refuses_what_its_policy_does_not_allow(deployed)
+    a_client_sending_nan_is_rejected_by_name(deployed)
