@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from clock import Ratio, Times, by_turns, timed
+from clock import Ratio, Turn, by_turns, timed
 from ours import one_theta, round_of, theta_per_client
 from problem import Shape, make
 
@@ -20,7 +20,7 @@ ONE, EACH = "one theta", "one theta per client"
 
 @dataclass(frozen=True)
 class Curve:
-    """Time over the reference round's, at growing sizes."""
+    """Time over the reference round's, both taken in the same minute, at growing sizes."""
 
     axis: str
     kind: str
@@ -53,18 +53,15 @@ def shape_at(axis: str, size: int) -> Shape:
     return replace(shape, alpha=None) if axis == "clients" else shape
 
 
-def measure(axis: str, size: int, turns: int) -> dict[str, Times]:
-    """One point: both kinds of round on one problem."""
+def measure(axis: str, size: int, reference: Turn, turns: int) -> dict[str, float]:
+    """One point: both kinds of round on one problem, over the reference round."""
     data = make(shape_at(axis, size))
-    return by_turns(
-        {ONE: timed(round_of(one_theta(data), data)), EACH: timed(round_of(theta_per_client(data), data))}, turns, 3
-    )
+    rounds = {ONE: timed(round_of(one_theta(data), data)), EACH: timed(round_of(theta_per_client(data), data))}
+    times = by_turns(rounds | {"reference": reference}, turns, 3)
+    return {kind: Ratio.of(times[kind], times["reference"]).minimum for kind in rounds}
 
 
-def curves(axis: str, points: dict[int, dict[str, Times]], reference: Times) -> list[Curve]:
+def curves(axis: str, points: dict[int, dict[str, float]]) -> list[Curve]:
     """The points of one axis as curves."""
     sizes = tuple(sorted(points))
-    return [
-        Curve(axis, kind, sizes, tuple(Ratio.of(points[n][kind], reference).minimum for n in sizes))
-        for kind in (ONE, EACH)
-    ]
+    return [Curve(axis, kind, sizes, tuple(points[n][kind] for n in sizes)) for kind in (ONE, EACH)]

@@ -1,7 +1,7 @@
 """The sections of the suite: each measures one kind of thing and says what that means for the targets."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def peer_line(outcome: rivals.Outcome) -> PeerLine:
     return PeerLine(outcome.name, outcome.version, Ratio.of(outcome.theirs, outcome.ours))
 
 
-def peer_targets(lines: list[PeerLine]) -> list[Target]:
+def peer_targets(lines: Sequence[PeerLine]) -> list[Target]:
     bounds = {rivals.NUMPY: 2.5, rivals.OPACUS: 10.0, rivals.JAX_PRIVACY: 10.0, rivals.FLOWER_ENGINE: 30.0}
     found = {line.name: line for line in lines}
     return [
@@ -133,24 +133,24 @@ def padding(data: Split, effort: Effort, tell: Tell) -> list[Line]:
     return lines
 
 
-def growth_curves(unit: Times, effort: Effort, tell: Tell) -> list[Curve]:
+def growth_curves(data: Split, effort: Effort, tell: Tell) -> list[Curve]:
     """Time of a round against every size, over the reference round with one theta."""
-    curves = []
+    curves, reference = [], timed(round_of(one_theta(data), data))
     for axis in growth.AXES:
         points = {}
         for size in effort.sizes(axis):
             tell(f"growth: {size:,} {axis}")
-            points[size] = growth.measure(axis, size, max(2, effort.turns // 2))
-        curves += growth.curves(axis, points, unit)
+            points[size] = growth.measure(axis, size, reference, max(2, effort.turns // 2))
+        curves += growth.curves(axis, points)
     return curves
 
 
-def server_steps(unit: Times, effort: Effort, tell: Tell) -> tuple[list[StepLine], list[Curve], list[Target]]:
+def server_steps(data: Split, effort: Effort, tell: Tell) -> tuple[list[StepLine], list[Curve], Target]:
     """SOFIM against Adam at every d, as lines, as curves, and as the target."""
-    steps = []
+    steps, reference = [], timed(round_of(one_theta(data), data))
     for d in effort.dimensions:
         tell(f"server step: {d:,} parameters")
-        steps += server_step.measure(d, effort.turns)
+        steps += server_step.measure(d, reference, effort.turns)
     ratios = server_step.against_adam(steps)
     lines = [StepLine(s.name, s.d, ratios[s.name, s.d], s.kept, s.scratch) for s in steps]
     curves = [
@@ -158,16 +158,16 @@ def server_steps(unit: Times, effort: Effort, tell: Tell) -> tuple[list[StepLine
             "parameters",
             name,
             effort.dimensions,
-            tuple(Ratio.of(s.times, unit).minimum for s in steps if s.name == name),
+            tuple(Ratio.of(s.times, s.reference).minimum for s in steps if s.name == name),
         )
         for name in server_step.OPTIMIZERS
     ]
     worst = max((line for line in lines if line.name != server_step.ADAM), key=lambda line: line.over_adam.median)
     note = f"at the worst d, {worst.d:,}, {worst.name}"
-    return lines, curves, [Target("Server step, SOFIM over optax.adam", "at most", 1.0, worst.over_adam, note=note)]
+    return lines, curves, Target("Server step, SOFIM over optax.adam", "at most", 1.0, worst.over_adam, note=note)
 
 
-def growth_target(curves: list[Curve]) -> Target:
+def growth_target(curves: Sequence[Curve]) -> Target:
     """Linear or better: the steepest of all curves, fitted over all sizes and over the last two."""
     steepest = max(curves, key=lambda c: c.exponent)
     at_end = max(curves, key=lambda c: c.last_exponent)

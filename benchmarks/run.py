@@ -12,14 +12,14 @@ been shown to compute what we compute.
 import argparse
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import figure
 import machine
 import measure
 import page
-from growth import ONE
 from measure import Effort
 from problem import make
 from results import Results, load, save
@@ -28,25 +28,23 @@ from targets import row
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def run(effort: Effort, with_peers: bool, tell: Callable[[str], None]) -> Results:
-    """Every section in turn."""
-    described = machine.describe()
-    data = make()
+def run(effort: Effort, with_peers: bool, tell: Callable[[str], None]) -> Iterator[Results]:
+    """Every section in turn, each handed out as soon as it is there: a run that is stopped has not been for nothing."""
+    found, data = Results(machine.describe()), make()
     tell(f"clients of {min(data.sizes):,} to {max(data.sizes):,} records")
     measure.check_ourselves(data)
     tell("the reference round, its products and its parts")
-    times = measure.reference(data, effort)
-    reference, parts, targets = measure.reference_lines(times)
-    peers = measure.peers(data, effort, tell) if with_peers else []
-    padding = measure.padding(data, effort, tell)
-    steps, step_curves, step_targets = measure.server_steps(times[ONE], effort, tell)
-    curves = measure.growth_curves(times[ONE], effort, tell) + step_curves
+    reference, parts, targets = measure.reference_lines(measure.reference(data, effort))
+    yield (found := replace(found, reference=reference, parts=parts, targets=tuple(targets)))
+    peers = tuple(measure.peers(data, effort, tell)) if with_peers else ()
+    yield (found := replace(found, peers=peers, targets=(*found.targets, *measure.peer_targets(peers))))
     fresh = measure.in_fresh_processes(effort, tell)
-    targets += measure.peer_targets(peers) + measure.fresh_targets(fresh) + step_targets
-    targets.append(measure.growth_target(curves))
-    return Results(
-        described, tuple(targets), reference, parts, tuple(peers), tuple(padding), tuple(steps), tuple(curves), fresh
-    )
+    yield (found := replace(found, fresh=fresh, targets=(*found.targets, *measure.fresh_targets(fresh))))
+    yield (found := replace(found, padding=tuple(measure.padding(data, effort, tell))))
+    steps, step_curves, target = measure.server_steps(data, effort, tell)
+    yield (found := replace(found, steps=tuple(steps), curves=tuple(step_curves), targets=(*found.targets, target)))
+    curves = (*measure.growth_curves(data, effort, tell), *step_curves)
+    yield replace(found, curves=curves, targets=(*found.targets, measure.growth_target(curves)))
 
 
 def write(results: Results, folder: Path) -> None:
@@ -72,11 +70,14 @@ def main() -> int:
     given = parser.parse_args()
     whole = not given.quick and not given.only
     out = given.out or (DOCS if whole or given.page else None)
-    results = load(DOCS / "performance.json") if given.page else run(Effort(given.quick), not given.only, teller())
+    found = [load(DOCS / "performance.json")] if given.page else run(Effort(given.quick), not given.only, teller())
+    results = Results()
+    for results in found:
+        if out is not None:
+            write(results, out)
     for target in results.targets:
         print(" | ".join(row(target)))
     if out is not None:
-        write(results, out)
         print(f"written to {out}")
     return 0 if results.complete else 1
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 import optax
-from clock import Ratio, Times, by_turns, timed
+from clock import Ratio, Times, Turn, by_turns, timed
 
 from fedsofim.transforms import sofim
 
@@ -30,6 +30,7 @@ class Step:
     name: str
     d: int
     times: Times
+    reference: Times  # of the reference round, by turns with it
     kept: float  # numbers kept between steps, over d
     scratch: float  # numbers held during a step beside what is kept, over d
 
@@ -54,12 +55,13 @@ def stepping(optimizer: optax.GradientTransformation, d: int) -> tuple[Callable[
     return run, kept, scratch
 
 
-def measure(d: int, turns: int) -> list[Step]:
+def measure(d: int, reference: Turn, turns: int) -> list[Step]:
     """All optimizers at one d, by turns; few repeats where a step takes long."""
     steps = {name: stepping(make(), d) for name, make in OPTIMIZERS.items()}
     repeats = 5 if d <= 10**6 else 2
-    times = by_turns({name: timed(run) for name, (run, _, _) in steps.items()}, turns, repeats)
-    return [Step(name, d, times[name], kept, scratch) for name, (_, kept, scratch) in steps.items()]
+    runs = {name: timed(run) for name, (run, _, _) in steps.items()}
+    times = by_turns(runs | {"reference": reference}, turns, repeats)
+    return [Step(name, d, times[name], times["reference"], kept, scratch) for name, (_, kept, scratch) in steps.items()]
 
 
 def against_adam(steps: list[Step]) -> dict[tuple[str, int], Ratio]:
