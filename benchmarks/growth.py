@@ -33,8 +33,8 @@ class Curve:
 
     @property
     def last_exponent(self) -> float:
-        """Of the last two points, where no fixed cost hides the growth."""
-        return exponent(self.sizes[-2:], self.ratios[-2:])
+        """Of the last three points, where no fixed cost hides the growth."""
+        return exponent(self.sizes[-3:], self.ratios[-3:])
 
 
 def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:

@@ -123,13 +123,14 @@ def padding(data: Split, effort: Effort, tell: Tell) -> list[Line]:
     shapes = dict(list(PADDING.items())[: 1 if effort.quick else None])
     lines = []
     for name, shape in shapes.items():
-        tell(f"padding: {name}")
         other = make(shape)
+        name = name.format(f"{min(other.sizes):,}", f"{max(other.sizes):,}")
+        tell(f"padding: {name}")
         for kind, plan in ((ONE, one_theta), (EACH, theta_per_client)):
             pair = {"it": timed(round_of(plan(other), other)), "reference": timed(round_of(plan(data), data))}
             times = by_turns(pair, effort.turns, 2)
             ratio = Ratio.of(times["it"], times["reference"], len(data.data.y_train) / shape.records)
-            lines.append(Line(f"{name.format(min(other.sizes), max(other.sizes))}, {kind}", ratio))
+            lines.append(Line(f"{name}, {kind}", ratio))
     return lines
 
 
@@ -168,11 +169,11 @@ def server_steps(data: Split, effort: Effort, tell: Tell) -> tuple[list[StepLine
 
 
 def growth_target(curves: Sequence[Curve]) -> Target:
-    """Linear or better: the steepest of all curves, fitted over all sizes and over the last two."""
+    """Linear or better: the steepest of all curves, fitted over all sizes and over the last three sizes."""
     steepest = max(curves, key=lambda c: c.exponent)
     at_end = max(curves, key=lambda c: c.last_exponent)
     measured = Ratio(steepest.exponent, at_end.last_exponent)
-    note = f"steepest fit ({steepest.axis}, {steepest.kind}); steepest last step ({at_end.axis}, {at_end.kind})"
+    note = f"steepest fit ({steepest.axis}, {steepest.kind}); steepest end ({at_end.axis}, {at_end.kind})"
     return Target("Growth: exponent", "at most", 1.05, measured, "", note)
 
 

@@ -57,7 +57,7 @@ and *scratch* what it holds during one, both in units of d numbers.
 ## Growth
 ![Time of a round against the size of the problem](performance.png)
 
-Exponents k of time ∝ size^k, fitted over all sizes, and between the last two sizes, where no fixed cost hides the
+Exponents k of time ∝ size^k, fitted over all sizes, and over the last three, where no fixed cost hides the
 growth.
 
 {curves}
