@@ -18,6 +18,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
+from fedsofim import native
 from fedsofim.errors import InputError, Refused
 from fedsofim.mechanisms import Mechanism, as_mechanism, draw_tree
 from fedsofim.models import Model
@@ -246,18 +247,24 @@ def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[ja
 
 
 def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
-    """The release under many settings, a few side by side: wide matrix products whose results stay in cache."""
+    """The release under many settings; XLA takes a few side by side, wide products whose results stay in cache."""
+    op = operands(args)
     varying = [i for i, d in enumerate(dims) if d is not None]
 
     def one(values: list) -> list[jax.Array]:
         given = dict(zip(varying, values, strict=True))
         return _one_client(*[given.get(i, a) for i, a in enumerate(args)], site=site)
 
-    return jax.lax.map(one, [jnp.moveaxis(args[i], dims[i], 0) for i in varying], batch_size=_SETTINGS_AT_ONCE)
+    values = [jnp.moveaxis(args[i], dims[i], 0) for i in varying]
+    if op.consts and native.fits(site.query, op.consts[0], op.records):
+        return jax.vmap(one)(values)
+    return jax.lax.map(one, values, batch_size=_SETTINGS_AT_ONCE)
 
 
 def client_sums(site: Site, consts: Sequence, batched: Sequence[bool], records: Records, clients: int):
     """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client."""
+    if consts and native.fits(site.query, consts[0], records):
+        return [native.client_sums(consts[0], batched[0], records, clients, site.clip)]
 
     def block(owner, x, y, weight):
         mine = [c[owner] if b else c for c, b in zip(consts, batched, strict=True)]

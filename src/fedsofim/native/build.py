@@ -1,0 +1,91 @@
+"""The C++ beside this file, compiled once for this very processor and kept in the cache folder."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import jax
+
+from fedsofim.data.download import cache_folder
+
+SOURCES = ("sums.cc", "tile.h")
+FLAGS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-shared", "-fPIC")
+FOR_THIS_PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not every compiler knows every one
+_PATIENCE = 120  # seconds until a compiler that does not end is given up
+
+
+class NotBuilt(Exception):
+    """Why there is no library: the caller does without."""
+
+
+def library() -> Path:
+    """The compiled library: from the cache, or compiled now."""
+    target = cache_folder() / "native" / f"sums-{fingerprint()}.so"
+    if not target.exists():
+        try:
+            _compile(compiler(), target)
+        except OSError as problem:
+            raise NotBuilt(f"cannot write {target}: {problem.strerror}") from None
+    return target
+
+
+def compiler() -> str:
+    """The C++ compiler: CXX if set, else the system's own."""
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
+    found = [path for path in map(shutil.which, names) if path]
+    if not found:
+        raise NotBuilt(f"no C++ compiler: looked for {', '.join(names)}")
+    return found[0]
+
+
+def fingerprint() -> str:
+    """Of everything that the library depends on; a home folder may be shared by machines with other processors."""
+    here = Path(__file__).parent
+    sha = hashlib.sha256(repr((FLAGS, FOR_THIS_PROCESSOR, importlib.metadata.version("jaxlib"), platform.machine())).encode())
+    for name in SOURCES:
+        sha.update((here / name).read_bytes())
+    sha.update(_processor().encode())
+    return sha.hexdigest()[:16]
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return platform.processor()
+    lines = info.read_text().splitlines()
+    return "".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU"))}))
+
+
+def _compile(cxx: str, target: Path) -> None:
+    """Compile beside the target and move it there, so that nobody ever loads half a library."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        out = Path(folder) / target.name
+        failures = [_attempt(cxx, processor, out) for processor in FOR_THIS_PROCESSOR if not out.exists()]
+        if not out.exists():
+            raise NotBuilt(f"{cxx} failed: {failures[-1]}")
+        out.replace(target)
+
+
+def _attempt(cxx: str, processor: tuple[str, ...], out: Path) -> str:
+    """Run the compiler; what it said is wrong."""
+    source = Path(__file__).parent / SOURCES[0]
+    command = [cxx, *FLAGS, *processor, "-I", jax.ffi.include_dir(), "-o", str(out), str(source)]
+    try:
+        return _first_error(subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE).stderr)
+    except subprocess.TimeoutExpired:
+        raise NotBuilt(f"{cxx} took more than {_PATIENCE} s") from None
+
+
+def _first_error(text: str) -> str:
+    """
+    >>> _first_error("In file a:\\na:3: error: no such thing\\nmore")
+    'a:3: error: no such thing'
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line), lines[-1] if lines else "no reason given")

@@ -1,0 +1,164 @@
+// The arithmetic of one tile of records, kept in registers and the first cache.
+//
+// A record's gradient is [x;1] ⊗ r with r = softmax(θᵀ[x;1]) - onehot(y), so its norm is |[x;1]|·|r| and the clipped
+// sum over a tile is two products with little between them. First one lane is one record (`logits`, `residuals`);
+// then one lane is one feature (`add_outer`), so that neither product needs a sum across lanes.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+
+#include <initializer_list>
+
+namespace fedsofim {
+
+constexpr int kLanes = 16;
+constexpr int kTogether = 12;  // classes whose sums are kept in registers: 2 x 12 of AVX-512's 32
+
+typedef float Lanes __attribute__((vector_size(4 * kLanes)));
+typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+typedef float AnyFloats __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+typedef int32_t AnyInts __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+
+inline Lanes load(const float* from) { return *(const AnyFloats*)from; }
+inline void store(float* to, Lanes value) { *(AnyFloats*)to = value; }
+inline Lanes all(float value) { return Lanes{} + value; }
+
+inline Lanes zip_low(Lanes a, Lanes b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+
+inline Lanes zip_high(Lanes a, Lanes b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+inline void zip(const Lanes* from, Lanes* to) {
+  for (int i = 0; i < kLanes / 2; i++) {
+    to[2 * i] = zip_low(from[i], from[i + kLanes / 2]);
+    to[2 * i + 1] = zip_high(from[i], from[i + kLanes / 2]);
+  }
+}
+
+// 16 rows of 16 numbers become 16 columns: four perfect shuffles transpose a square of side 2⁴.
+inline void transpose(const float* rows, int64_t stride, float* out) {
+  Lanes a[kLanes], b[kLanes];
+  for (int i = 0; i < kLanes; i++) a[i] = load(rows + i * stride);
+  zip(a, b), zip(b, a), zip(a, b), zip(b, a);
+  for (int i = 0; i < kLanes; i++) store(out + i * kLanes, a[i]);
+}
+
+// e^x for x <= 0, to two units in the last place: 2^n·e^s with |s| <= log(2)/2. NaN stays NaN.
+inline Lanes exp_negative(Lanes x) {
+  const Lanes least = all(-87.0f);  // e^-87 is the last before denormal numbers
+  x = x < least ? least : x;
+  const float round = 12582912.0f;  // 1.5·2^23: adding it leaves the nearest whole number in the last bits
+  Lanes whole = x * 1.44269504f + round, n = whole - round;
+  Lanes s = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // log(2) in two parts
+  Lanes p = all(1.9875691e-4f);
+  for (float c : {1.3981999e-3f, 8.3334519e-3f, 4.1665796e-2f, 1.6666665e-1f, 5.0000001e-1f}) p = p * s + c;
+  p = p * s * s + s + 1.0f;
+  return (Lanes)((Ints)p + ((Ints)whole << 23));
+}
+
+inline Lanes root(Lanes x) {
+  alignas(64) float out[kLanes];
+  store(out, x);
+  for (int i = 0; i < kLanes; i++) out[i] = sqrtf(out[i]);
+  return load(out);
+}
+
+// z_c = Σ_k θ_kc·x_k + θ_pc for `w` classes, 16 records side by side; x is transposed, θ (p+1, classes).
+template <int w>
+void logits(const float* x, int64_t p, const float* theta, int64_t classes, float* z, int64_t stride) {
+  Lanes sum[w];
+  for (int c = 0; c < w; c++) sum[c] = all(theta[p * classes + c]);
+  for (int64_t k = 0; k < p; k++) {
+    Lanes feature = load(x + k * kLanes);
+    for (int c = 0; c < w; c++) sum[c] += feature * theta[k * classes + c];
+  }
+  for (int c = 0; c < w; c++) store(z + c * stride, sum[c]);
+}
+
+// g_ck += Σ_i r_ci·x_ik for `w` classes and `v` x 16 features, over the rows of a tile.
+template <int w, int v>
+void outer(const float* x, int64_t pitch, int64_t rows, const float* r, int64_t stride, float* g, int64_t width) {
+  Lanes sum[w][v];
+  for (int c = 0; c < w; c++)
+    for (int j = 0; j < v; j++) sum[c][j] = load(g + c * width + j * kLanes);
+  for (int64_t i = 0; i < rows; i++) {
+    Lanes features[v];
+    for (int j = 0; j < v; j++) features[j] = load(x + i * pitch + j * kLanes);
+    for (int c = 0; c < w; c++)
+      for (int j = 0; j < v; j++) sum[c][j] += features[j] * r[c * stride + i];
+  }
+  for (int c = 0; c < w; c++)
+    for (int j = 0; j < v; j++) store(g + c * width + j * kLanes, sum[c][j]);
+}
+
+// Calls `act` with the number of classes as a constant, which keeps the sums in registers.
+template <int w = kTogether, typename Act>
+void with_constant(int64_t classes, Act act) {
+  if (classes == w) return act.template run<w>();
+  if constexpr (w > 1) with_constant<w - 1>(classes, act);
+}
+
+// Calls act(first, how many) for all classes, in even shares of at most kTogether.
+template <typename Act>
+void in_shares(int64_t classes, Act act) {
+  int64_t shares = (classes + kTogether - 1) / kTogether, size = (classes + shares - 1) / shares;
+  for (int64_t first = 0; first < classes; first += size) act(first, first + size < classes ? size : classes - first);
+}
+
+struct Logits {
+  const float *x, *theta;
+  int64_t p, classes, stride;
+  float* z;
+  template <int w>
+  void run() const {
+    logits<w>(x, p, theta, classes, z, stride);
+  }
+};
+
+struct Outer {
+  const float *x, *r;
+  int64_t pitch, rows, stride, width;
+  float* g;
+  template <int w>
+  void run() const {
+    int64_t k = 0;
+    for (; k + 2 * kLanes <= width; k += 2 * kLanes) outer<w, 2>(x + k, pitch, rows, r, stride, g + k, width);
+    if (k < width) outer<w, 1>(x + k, pitch, rows, r, stride, g + k, width);
+  }
+};
+
+// Turns the logits z (classes, 16 records) into weight·min(1, clip/norm)·r. `square` is |[x;1]|².
+inline void residuals(float* z, int64_t stride, int64_t classes, const int32_t* y, const float* weight, Lanes square,
+                      float clip) {
+  Lanes most = load(z), total = {}, r2 = {};
+  for (int64_t c = 1; c < classes; c++) {
+    Lanes value = load(z + c * stride);
+    most = value > most ? value : most;
+  }
+  for (int64_t c = 0; c < classes; c++) {
+    Lanes e = exp_negative(load(z + c * stride) - most);
+    store(z + c * stride, e);
+    total += e;
+  }
+  const Lanes share = 1.0f / total;
+  const Ints label = *(const AnyInts*)y;
+  for (int64_t c = 0; c < classes; c++) {
+    Lanes r = load(z + c * stride) * share;
+    r = label == (int32_t)c ? r - 1.0f : r;
+    store(z + c * stride, r);
+    r2 += r * r;
+  }
+  const Lanes norm = root(square * r2);
+  const Lanes factor = load(weight) * (norm > clip ? clip / norm : all(1.0f));
+  const Ints finite = norm < INFINITY;  // a record whose gradient is not finite says nothing at all
+  for (int64_t c = 0; c < classes; c++) {
+    Lanes r = load(z + c * stride) * factor;
+    store(z + c * stride, finite ? r : Lanes{});
+  }
+}
+
+}  // namespace fedsofim
