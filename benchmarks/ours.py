@@ -1,6 +1,8 @@
 """Our side of every comparison, through the same functions that a run uses."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import jax
@@ -8,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from problem import BETA, CLIP, LR, RHO, initial_theta
 
+from fedsofim import native
 from fedsofim.data.partition import Split
 from fedsofim.methods.fedavg import many_steps
 from fedsofim.methods.fedsofim import fedsofim
 from fedsofim.plan import Plan
 from fedsofim.privacy import Budget
-from fedsofim.release import Facts, Private
+from fedsofim.release import Facts, Private, client_sums
 from fedsofim.round import Carry, Method, federated_round
 from fedsofim.simulate import federation, start
 from fedsofim.train import plan_for
@@ -31,8 +34,9 @@ def theta_per_client(data: Split) -> Plan:
     return plan_for(data, many_steps(1, 0.1, 1.0), Budget(1.0), ROUNDS, clip=CLIP)
 
 
-def round_of(plan: Plan, data: Split) -> Callable[[], object]:
-    """One compiled round, going on from the last; noise and server step included."""
+def round_of(plan: Plan, data: Split, fused: bool = True) -> Callable[[], object]:
+    """One compiled round, going on from the last; noise and server step included. `fused` False leaves the sums to
+    XLA, as on a machine without a C++ compiler."""
     init_key, noise_key = jax.random.split(jax.random.key(0))
     clients = federation(plan, data, noise_key, plan.pooled)
     facts = plan.facts._replace(noise_std=0.0)
@@ -40,13 +44,35 @@ def round_of(plan: Plan, data: Split) -> Callable[[], object]:
     def step(carry: Carry, clients: Any, t: jax.Array) -> tuple[Carry, jax.Array]:
         return federated_round(plan.method, plan.program, facts, plan.pooled, clients, carry, t), t + 1
 
-    compiled = jax.jit(step, donate_argnums=0)
     now = [start(plan, clients, data, init_key), jnp.int32(0)]
+    with kept_from_native() if not fused else nullcontext():
+        compiled = jax.jit(step, donate_argnums=0).lower(now[0], clients, now[1]).compile()
 
     def run() -> None:
         now[:] = jax.block_until_ready(compiled(now[0], clients, now[1]))
 
     return run
+
+
+@contextmanager
+def kept_from_native() -> Iterator[None]:
+    """What is traced in here leaves its sums to XLA."""
+    before = os.environ.get(native.SWITCH)
+    os.environ[native.SWITCH] = "0"
+    try:
+        yield
+    finally:
+        os.environ.pop(native.SWITCH)
+        os.environ |= {native.SWITCH: before} if before is not None else {}
+
+
+def fused_pass(data: Split) -> Callable[[], object]:
+    """The sums of a round with one theta alone, without noise and step."""
+    plan = one_theta(data)
+    records = federation(plan, data, jax.random.key(0), True).records
+    theta = jnp.asarray(initial_theta(data))
+    compiled = jax.jit(lambda theta, records: client_sums(plan.program.sites[0], [theta], [False], records, 1))
+    return lambda: jax.block_until_ready(compiled(theta, records))
 
 
 def clipped_sums(data: Split, theta: np.ndarray | None = None) -> np.ndarray:

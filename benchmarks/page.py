@@ -1,12 +1,18 @@
 """docs/performance.md, from what was measured."""
 
 from growth import EACH, ONE
+from measure import EACH_XLA, ONE_XLA
 from results import Results
 from rivals import FLOWER_ENGINE, FLOWER_POLLED
 from server_step import ADAM
 from targets import number, row, table
 
-NAMES = {ONE: "one θ (DP-FedSOFIM)", EACH: "one θ per client (local steps)"}
+NAMES = {
+    ONE: "one θ (DP-FedSOFIM)",
+    EACH: "one θ per client (local steps)",
+    ONE_XLA: "one θ, sums by XLA",
+    EACH_XLA: "one θ per client, sums by XLA",
+}
 
 PAGE = """# Performance
 
@@ -30,10 +36,20 @@ JAX:
 
 {reference}
 
-Where the time goes: each part compiled alone, in the same units. Alone, a part must write to memory what the next one
-reads back, which a compiled round can avoid; so they need not add up to it.
+A round can take less than its own products because nobody computes them apart: the clipped sums are one pass in C++
+(`src/fedsofim/native`) that reads a tile of records once and does both products, the softmax and the clipping while it
+is in cache. XLA calls it; it is compiled at first use. {native}The lines *sums by XLA* are what a machine without a
+C++ compiler gets.
+
+The parts of the round with one θ, each compiled alone, in the same units:
 
 {parts}
+
+And the parts of the pass, each alone on a tile in cache, by one thread, over the time in which that thread makes
+the multiplications of both products and nothing else, from registers. The whole would be 1 on a machine that did
+everything else for nothing:
+
+{kernel}
 
 ## Other libraries
 How many times our round's time each needs for the same round. Before it was timed, each had to give the same clipped
@@ -77,6 +93,8 @@ def render(results: Results) -> str:
         summary=summary(results),
         reference=lines_table(results.reference),
         parts=lines_table(results.parts),
+        native=f"**Not in this run: {results.native}.** " if results.native else "",
+        kernel=kernel_table(results),
         peers=peers_table(results),
         peer_notes=peer_notes(results),
         padding=lines_table(results.padding),
@@ -97,6 +115,11 @@ def summary(results: Results) -> str:
 def lines_table(lines) -> str:
     rows = [[NAMES.get(v.name, v.name), number(v.ratio.median, ""), number(v.ratio.minimum, "")] for v in lines]
     return table(["", "median", "minimum"], rows).replace("| --- |\n", "| --: |\n", 1)
+
+
+def kernel_table(results: Results) -> str:
+    rows = [[name, number(value, "")] for name, value in results.kernel.items()]
+    return table(["", "over the multiplications"], rows) if rows else "*Not in this run.*"
 
 
 def peers_table(results: Results) -> str:

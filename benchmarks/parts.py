@@ -1,21 +1,28 @@
-"""Where the time of a round goes: each part compiled alone on the reference problem.
+"""What a round is compared with and made of: its two products, the parts of the fused pass, noise and step."""
 
-Compiled alone, a part writes its result to memory and the next reads it back; inside a round they may be fused. So
-the parts say what each costs at most, and need not add up to the round.
-"""
-
+import json
+import subprocess
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from clock import Turn, timed
+from ours import fused_pass
 from problem import BETA, LR, RHO, initial_theta
 
+from fedsofim import native
 from fedsofim.data.partition import Split
+from fedsofim.native import build
 from fedsofim.transforms import sofim
 
 PRODUCTS_NUMPY, PRODUCTS_JAX = "X·θ and XᵀR, NumPy", "X·θ and XᵀR, JAX"
+WIDE = "as many multiplications in one wide product, NumPy"
+PASS, NOISE, STEP = "the clipped sums of all clients", "noise", "server step"
+MULTIPLICATIONS = "multiplications"  # as kernel_parts.cc calls them
+_SIDE = 1024  # of the wide product
 
 
 def products(data: Split) -> dict[str, Turn]:
@@ -30,26 +37,45 @@ def products(data: Split) -> dict[str, Turn]:
     }
 
 
+def wide(data: Split) -> dict[str, Turn]:
+    """A product of square matrices: per multiplication, the fastest that the machine's libraries get.
+
+    Its seconds are scaled to the number of multiplications that a round's two products make.
+    """
+    a, b = np.random.default_rng(3).standard_normal((2, _SIDE, _SIDE), np.float32)
+    ours = 2 * data.data.x_train.size * data.data.classes
+    turn = timed(lambda: a @ b)
+    return {WIDE: lambda repeats: [t * ours / _SIDE**3 for t in turn(repeats)]}
+
+
 def parts(data: Split) -> dict[str, Turn]:
-    """The steps of a round one by one, in JAX."""
-    x, y = jnp.asarray(data.data.x_train), jnp.asarray(data.data.y_train)
-    theta = jnp.asarray(initial_theta(data))
-    logits = x @ theta[:-1] + theta[-1]
-    r, factor = jax.nn.softmax(logits), jnp.full(len(x), 0.5)
-    key = jax.random.key(0)
+    """The steps of a round one by one."""
+    theta, key = jnp.asarray(initial_theta(data)), jax.random.key(0)
     optimizer = sofim(LR, rho=RHO, beta=BETA)
     state = optimizer.init(theta)
     return {
-        "X·θ": _part(lambda x, t: x @ t[:-1] + t[-1], x, theta),
-        "softmax, minus the label": _part(lambda z, y: jax.nn.softmax(z) - jax.nn.one_hot(y, z.shape[1]), logits, y),
-        "norms |x| and |r|": _part(lambda x, r: jnp.sum(x * x, axis=1) * jnp.sum(r * r, axis=1), x, r),
-        "clipping": _part(lambda r, f: r * f[:, None], r, factor),
-        "XᵀR": _part(lambda x, r: (r.T @ x).T, x, r),
-        "noise": _part(lambda k: jax.random.normal(k, theta.shape), key),
-        "server step": _part(lambda g, s, p: optimizer.update(g, s, p), theta, state, theta),
+        PASS: timed(fused_pass(data)),
+        NOISE: _part(lambda k: jax.random.normal(k, theta.shape), key),
+        STEP: _part(lambda g, s, p: optimizer.update(g, s, p), theta, state, theta),
     }
 
 
 def _part(function: Callable, *arguments: object) -> Turn:
     compiled = jax.jit(function)
     return timed(lambda: jax.block_until_ready(compiled(*arguments)))
+
+
+def kernel_parts() -> dict[str, float]:
+    """The parts of the fused pass over the time in which a thread makes its multiplications alone; none without it."""
+    if native.why_not():
+        return {}
+    folders = [str(Path(build.__file__).parent), jax.ffi.include_dir()]
+    flags = [*(f for f in build.FLAGS if f not in ("-shared", "-fPIC")), "-march=native"]
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "kernel_parts"
+        source = Path(__file__).parent / "kernel_parts.cc"
+        include = [word for f in folders for word in ("-I", f)]
+        subprocess.run([build.compiler(), *flags, *include, "-o", str(program), str(source)], check=True)
+        seconds = json.loads(subprocess.run([str(program)], stdout=subprocess.PIPE, check=True).stdout)
+    unit = seconds.pop(MULTIPLICATIONS)
+    return {name: value / unit for name, value in seconds.items()} | {"all of these": sum(seconds.values()) / unit}

@@ -45,6 +45,8 @@ class Results:
     targets: tuple[Target, ...] = ()
     reference: tuple[Line, ...] = ()  # over the faster pair of products
     parts: tuple[Line, ...] = ()  # over the faster pair of products
+    kernel: dict[str, float] = field(default_factory=dict)  # over the multiplications of both products alone
+    native: str = ""  # why sums were left to XLA
     peers: tuple[PeerLine, ...] = ()
     padding: tuple[Line, ...] = ()  # per record, over the reference round of the same kind
     steps: tuple[StepLine, ...] = ()

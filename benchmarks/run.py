@@ -21,21 +21,25 @@ import machine
 import measure
 import page
 from measure import Effort
+from parts import kernel_parts
 from problem import make
 from results import Results, load, save
 from targets import row
+
+from fedsofim import native
 
 DOCS = Path(__file__).parents[1] / "docs"
 
 
 def run(effort: Effort, with_peers: bool, tell: Callable[[str], None]) -> Iterator[Results]:
     """Every section in turn, each handed out as soon as it is there: a run that is stopped has not been for nothing."""
-    found, data = Results(machine.describe()), make()
+    found, data = Results(machine.describe(), native=native.why_not()), make()
     tell(f"clients of {min(data.sizes):,} to {max(data.sizes):,} records")
     measure.check_ourselves(data)
     tell("the reference round, its products and its parts")
     reference, parts, targets = measure.reference_lines(measure.reference(data, effort))
-    yield (found := replace(found, reference=reference, parts=parts, targets=tuple(targets)))
+    found = replace(found, reference=reference, parts=parts, kernel=kernel_parts(), targets=tuple(targets))
+    yield found
     peers = tuple(measure.peers(data, effort, tell)) if with_peers else ()
     yield (found := replace(found, peers=peers, targets=(*found.targets, *measure.peer_targets(peers))))
     fresh = measure.in_fresh_processes(effort, tell)

@@ -64,5 +64,5 @@ def number(value: float, unit: str = "x") -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown; all columns but the first and the last are numbers."""
     align = ["---", *["--:"] * (len(header) - 2), "---"] if len(header) > 2 else ["---", "--:"]
-    lines = [list(header), align, *rows]
+    lines = [list(header), align, *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

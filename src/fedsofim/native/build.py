@@ -46,7 +46,8 @@ def compiler() -> str:
 def fingerprint() -> str:
     """Of everything that the library depends on; a home folder may be shared by machines with other processors."""
     here = Path(__file__).parent
-    sha = hashlib.sha256(repr((FLAGS, FOR_THIS_PROCESSOR, importlib.metadata.version("jaxlib"), platform.machine())).encode())
+    how = (FLAGS, FOR_THIS_PROCESSOR, importlib.metadata.version("jaxlib"), platform.machine())
+    sha = hashlib.sha256(repr(how).encode())
     for name in SOURCES:
         sha.update((here / name).read_bytes())
     sha.update(_processor().encode())

@@ -104,9 +104,7 @@ void add_tile(const Job& job, const Tile& tile, int64_t client, Bench& bench) {
     float* columns = bench.columns + i * width;
     for (int64_t k = 0; k < width; k += kLanes)
       transpose(tile.rows + i * tile.pitch + k, tile.pitch, columns + k * kLanes);
-    Lanes sum = all(1.0f);
-    for (int64_t k = 0; k < p.p; k++) sum += load(columns + k * kLanes) * load(columns + k * kLanes);
-    square[i / kLanes] = sum;
+    square[i / kLanes] = square_norm(columns, width);  // what is beyond p is 0
   }
   for (int64_t s = 0; s < job.count; s++) {
     const float* theta = p.theta_of(job.first + s, client);
