@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
 from fedsofim.errors import InputError
@@ -123,7 +122,7 @@ def _mills(z: float) -> float:
 
 
 def _root(increasing, start: float) -> float:
-    """Where an increasing function crosses zero, to the last digits of a double."""
+    """Where an increasing function crosses zero, to the last digit of a double: halved until nothing is between."""
     low = high = start
     step = 1.0
     while increasing(low) > 0:
@@ -131,7 +130,9 @@ def _root(increasing, start: float) -> float:
     step = 1.0
     while increasing(high) < 0:
         high, step = high + step, 2 * step
-    return low if low == high else brentq(increasing, low, high, xtol=1e-14, rtol=1e-14)  # type: ignore[arg-type]
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if increasing(middle) < 0 else (low, middle)
+    return high
 
 
 # --- whole ledgers ------------------------------------------------------------------------------------------
@@ -212,6 +213,8 @@ def _pld_epsilon(charges: Sequence[Charge], multipliers: dict[int, float], delta
 
 
 def _calibrate_sampled(charges, common, fixed: dict[int, float], budget: Budget) -> float:
+    from scipy.optimize import brentq  # as slow to import as dp-accounting, which it comes with
+
     def excess(log_multiplier: float) -> float:
         multipliers = fixed | {c.site: math.exp(log_multiplier) for c in common}
         return budget.epsilon - _pld_epsilon(charges, multipliers, budget.delta)
