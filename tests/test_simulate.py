@@ -1,6 +1,8 @@
 """The simulator against a loop anyone can read, and against itself."""
 
+import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from fedsofim import records
 from fedsofim.errors import InputError
+from fedsofim.mechanisms import normal
 from fedsofim.methods.fedgd import fedgd
 from fedsofim.methods.fedsofim import fedsofim
 from fedsofim.models import Model, softmax_head
@@ -23,6 +26,7 @@ from toy import make_toy
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
 import plain_loop
 
+simulator: Any = importlib.import_module("fedsofim.simulate")  # the module: its name is also a function's
 SOFIM: dict[str, Any] = {"lr": 0.8, "rho": 0.5, "beta": 0.9}
 
 
@@ -83,6 +87,72 @@ def test_watching_the_progress_changes_nothing(toy):
     assert seen == [10, 20, 25]
     assert np.array_equal(whole, watched)
     assert np.array_equal(trace.accuracy, same.accuracy)
+
+
+def compiled(work: Callable[[], object]) -> list[str]:
+    """The programs that were compiled meanwhile, by name."""
+    found: list[str] = []
+
+    def listen(event: str, duration_secs: float, **about: str | int) -> None:
+        if event.endswith("backend_compile_duration"):
+            found.append(str(about.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        work()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    return found
+
+
+def test_a_run_compiles_few_programs_however_many_rounds(toy):
+    """Every operation outside of a program is one more to compile: 24 of them were most of a cold run."""
+    for rounds in (20, 23, 7):
+        jax.clear_caches()
+        found = compiled(lambda n=rounds: train(toy, fedsofim(), Budget(1.0), n))
+        assert len(found) == 4, found
+        assert sum("advance" in name for name in found) == 1
+
+
+def test_other_seeds_and_budgets_compile_nothing(toy):
+    method = fedsofim(**SOFIM)
+    train(toy, method, Budget(1.0), 12)
+    assert not compiled(lambda: train(toy, method, Budget(3.0), 12, seed=5))
+
+
+def test_where_a_run_is_cut_changes_nothing(toy, monkeypatch):
+    """Ten rounds to a call with three left over, and all in one: the same numbers."""
+    settled = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 23)
+    pieces, trace = simulate(settled, toy, seed=4, every=4)
+    monkeypatch.setattr(simulator, "_ROUNDS_A_CALL", 23)
+    whole, same = simulate(settled, toy, seed=4, every=4)
+    assert np.array_equal(pieces, whole)
+    assert trace.rounds.tolist() == same.rounds.tolist() == [4, 8, 12, 16, 20, 23]
+    assert np.array_equal(trace.accuracy, same.accuracy) and np.array_equal(trace.loss, same.loss)
+
+
+@pytest.mark.parametrize("seed", [0, 7, -1, 2**40 + 3])
+def test_a_runs_keys_are_the_two_of_its_seed(seed):
+    wanted = jax.random.split(jax.random.key(seed))
+    for key, same in zip(simulator.keys(seed), wanted, strict=True):
+        assert np.array_equal(jax.random.key_data(key), jax.random.key_data(same))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("shape", [(), (1,), (65, 10), (3, 4, 5), (0, 2)])
+def test_normals_are_jaxs_own(shape, dtype):
+    """Drawn as one row because that compiles faster; the numbers are those that results were published with."""
+    key = jax.random.key(11)
+    assert np.array_equal(normal(key, shape, dtype), jax.random.normal(key, shape, dtype))
+
+
+def test_a_start_is_that_of_published_runs():
+    """The initial parameters inside one program are to the bit those of operations one by one."""
+    data = make_toy()
+    settled = plan_for(data, fedgd(), Budget(1.0), 3)
+    key, shape = jax.random.key(3), (data.data.x_train.shape[1] + 1, data.data.classes)
+    apart = 0.5 * (2.0 / sum(shape)) ** 0.5 * jax.random.normal(key, shape, jnp.float32)
+    assert np.array_equal(simulator.parameters(settled, data, key), apart)
 
 
 def test_evaluated_rounds():

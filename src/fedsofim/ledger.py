@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer, eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
@@ -169,7 +170,7 @@ class _Walk:
             if isinstance(atom, Literal):
                 if getattr(atom.val, "shape", ()):
                     return self.const(atom.val)
-                return _Value(_CLEAN, self.name(("literal", str(atom.aval), _scalar(atom.val))), _CLEAN)
+                return _Value(_CLEAN, self.name(("literal", str(atom.aval), _scalar(atom))), _CLEAN)
             return env[atom]
 
         env.update(zip(jaxpr.constvars, [self.const(c) for c in consts], strict=True))
@@ -333,5 +334,6 @@ def _words(taint: frozenset[str]) -> str:
     return " and the noise ".join(sorted(taint, reverse=True)) if taint != {KEY} else "noise key"
 
 
-def _scalar(value: Any) -> str:
-    return str(jnp.asarray(value).tolist())
+def _scalar(atom: Any) -> str:
+    """Its value as the program has it: two spellings of one float32 are one number."""
+    return str(np.asarray(atom.val).astype(atom.aval.dtype).tolist())

@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def facts(self) -> Facts:
-        return Facts(self.rounds, len(self.sizes), self.clip, jnp.float32(self.noise_std))
+        return Facts(self.rounds, len(self.sizes), self.clip, np.float32(self.noise_std))
 
     def stds(self, program: Program, offset: int = 0) -> np.ndarray:
         """Noise std of each site of a program, in the order the door numbers them."""

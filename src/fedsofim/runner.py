@@ -30,6 +30,7 @@ from fedsofim.data.partition import Split, statistics
 from fedsofim.errors import InputError
 from fedsofim.experiment import Cell, Experiment, cells, digest, read_dataset
 from fedsofim.files import write_whole
+from fedsofim.simulate import finite
 from fedsofim.train import plan_for, privacy_summary
 
 RUNS, GRID, LOCK = "runs.jsonl", "grid.json", ".lock"
@@ -64,15 +65,14 @@ def run_cell(cell: Cell, data: Split) -> dict[str, Any]:
     began = time.perf_counter()
     params, trace = sweep.simulate_with(plan, data, cell.seed, hyper)
     seconds = time.perf_counter() - began
-    finite = all(bool(jnp.all(jnp.isfinite(leaf))) for leaf in jax.tree.leaves(params))
-    predicted = np.asarray(jnp.argmax(plan.model.logits(params, jnp.asarray(data.data.x_test)), axis=-1))
+    predicted = np.asarray(plan.model.logits(params, jnp.asarray(data.data.x_test))).argmax(axis=-1)
     return {
         "id": cell.id,
         **asdict(cell),
         "partition": cell.partition.label,
         "accuracy": [round(float(a), 4) for a in trace.accuracy],
         "loss": [round(float(v), 6) if math.isfinite(v) else None for v in trace.loss],
-        "finite": finite,
+        "finite": finite(params),
         "predictions": pack(predicted),
         "privacy": privacy_summary(plan),
         "seconds": round(seconds, 4),

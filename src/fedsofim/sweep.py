@@ -6,8 +6,8 @@ does not change what is released, every setting costs the same.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import weakref
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from fedsofim import methods, simulate
 from fedsofim.data.partition import Split
 from fedsofim.plan import Plan
 from fedsofim.privacy import Budget
+from fedsofim.records import Records
 from fedsofim.release import MAX_SITES
 from fedsofim.round import Carry, Federation, Method, OneGradient, Setup
 from fedsofim.simulate import Static, Trace
@@ -88,27 +89,39 @@ def parts(settings: dict[str, Any]) -> tuple[tuple, tuple[str, ...], np.ndarray]
 
 def simulate_with(plan: Plan, data: Split, seed: int, hyper: np.ndarray, every: int = 1) -> tuple[Any, Trace]:
     """`simulate` for a sweepable method with these numbers: all settings, budgets and seeds share one program."""
-    init_key, noise_key = jax.random.split(jax.random.key(seed))
-    clients = simulate.federation(plan, data, noise_key, plan.pooled)
-    carry = begin(plan, clients, data, init_key, jnp.asarray(hyper))
-    test = (jnp.asarray(data.data.x_test), jnp.asarray(data.data.y_test))
-    ts = jnp.arange(plan.rounds, dtype=jnp.int32)
-    carry, measured = simulate._advance(_static(plan, every), clients, test, plan.rounds, carry, ts)
-    return carry.params, simulate._trace([np.asarray(m) for m in measured], every, plan.rounds)
+    init_key, noise_key = simulate.keys(seed)
+    clients = simulate.federation(plan, data, noise_key, plan.pooled, _laid(plan, data))
+    carry = begin(plan, clients, data, init_key, hyper)
+    return simulate.run_rounds(Static.of(plan, plan.pooled, every), clients, data, carry)
 
 
-def begin(plan: Plan, clients: Federation, data: Split, key: jax.Array, hyper: jax.Array) -> Carry:
+class _Laid:
+    """The records as the last run had them laid out: a grid runs the same ones a hundred times. Forgotten with them."""
+
+    def __init__(self) -> None:
+        self.split: Callable[[], Split | None] = lambda: None
+        self.kind, self.records = None, None
+
+    def __call__(self, plan: Plan, data: Split) -> Records:
+        kind = (plan.pooled, plan.program.sites[0].query.wide, plan.weights)
+        if self.records is None or self.split() is not data or self.kind != kind:
+            self.records = None  # before the new ones are made: never two in memory
+            self.records = simulate.layout(plan, data, plan.pooled)
+            self.split, self.kind = weakref.ref(data, self._forget), kind
+        return self.records
+
+    def _forget(self, split: Any) -> None:
+        if split is self.split:
+            self.records = None
+
+
+_laid = _Laid()
+
+
+def begin(plan: Plan, clients: Federation, data: Split, key: jax.Array, hyper: np.ndarray) -> Carry:
     """What a run starts from, with its numbers in the state; one-shot releases come after they are there."""
-
-    def init(params: Any) -> Any:
-        return hyper, plan.method.init(params)[1]
-
-    return simulate.start(replace(plan, method=plan.method._replace(init=init)), clients, data, key)
-
-
-def _static(plan: Plan, every: int) -> Static:
-    facts = plan.facts._replace(noise_std=0.0)
-    return Static(plan.method, plan.model, plan.program, facts, plan.pooled, every)
+    carry = simulate.initial(plan, data, key)
+    return simulate.set_up(plan, clients, data, carry._replace(state=(jax.device_put(hyper), carry.state[1])))
 
 
 class Start(NamedTuple):
@@ -122,11 +135,11 @@ class Start(NamedTuple):
 
 def _score_group(plan: Plan, data: Split, values: list[np.ndarray], seeds: Sequence[int]) -> np.ndarray:
     """Final accuracies (settings, seeds) of settings that share a program."""
-    clients = simulate.federation(plan, data, jax.random.key(0), plan.pooled)
-    test = (jnp.asarray(data.data.x_test), jnp.asarray(data.data.y_test))
-    begins = [_start(plan, clients, data, seed) for seed in seeds]
+    clients = simulate.federation(plan, data, simulate.keys(0)[1], plan.pooled)  # each run brings its own key
+    test = jax.device_put((data.data.x_test, data.data.y_test))
+    begins = [_start(plan, data, seed) for seed in seeds]
     runs = [begin._replace(hyper=jnp.asarray(v)) for v in values for begin in begins]
-    static = _static(plan, plan.rounds)
+    static = Static.of(plan, plan.pooled, plan.rounds)
     width = batch_width(len(runs), len(data.data.y_train) * plan.classes)
     padded = runs + [runs[-1]] * (-len(runs) % width)
     pieces = [jax.tree.map(lambda *a: jnp.stack(a), *padded[i : i + width]) for i in range(0, len(padded), width)]
@@ -144,11 +157,10 @@ def batch_width(runs: int, logits: int) -> int:
     return math.ceil(runs / math.ceil(runs / most))  # as even as possible: the last batch is padded
 
 
-def _start(plan: Plan, clients: Federation, data: Split, seed: int) -> Start:
+def _start(plan: Plan, data: Split, seed: int) -> Start:
     """A run's beginning but for its numbers, on which a one-shot release does not depend: it is made once."""
-    init_key, noise_key = jax.random.split(jax.random.key(seed))
-    plain = replace(plan, method=plan.method._replace(setup=None))
-    carry = simulate.start(plain, clients, data, init_key)
+    init_key, noise_key = simulate.keys(seed)
+    carry = simulate.initial(plan, data, init_key)
     mean = None
     if plan.setup is not None:
         mean = simulate.one_shot(plan, plan.setup, MAX_SITES, data, carry.params, noise_key)
@@ -166,8 +178,10 @@ def _final(static: Static, clients: Federation, test: Any, start: Start) -> jax.
     begin = start.carry._replace(state=(start.hyper, start.carry.state[1]))
     if static.method.setup is not None:
         begin = begin._replace(state=static.method.setup.server(start.setup, begin.state))
-    ts = jnp.arange(static.every, dtype=jnp.int32)
+    rounds = static.facts.rounds
     clients = clients._replace(key=start.key)
-    end, (accuracy, loss) = simulate._advance(static, clients, test, static.every, begin, ts)
+    end, (accuracy, loss) = simulate.advance(
+        static, clients, test, begin, simulate.unmeasured(rounds), np.int32(0), np.int32(rounds)
+    )
     finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves((end.params, loss[-1]))]
     return jnp.where(jnp.stack(finite).all(), accuracy[-1], jnp.float32(math.nan))

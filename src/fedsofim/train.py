@@ -49,7 +49,7 @@ class Run:
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         """Predicted classes."""
-        return np.asarray(jnp.argmax(self.plan.model.logits(self.params, jnp.asarray(x)), axis=-1))
+        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(x))).argmax(axis=-1)
 
     def summary(self) -> dict[str, Any]:
         """The run as plain data: what `--json` prints."""
