@@ -56,9 +56,9 @@ def stepping(optimizer: optax.GradientTransformation, d: int) -> tuple[Callable[
 
 
 def measure(d: int, reference: Turn, turns: int) -> list[Step]:
-    """All optimizers at one d, by turns; few repeats where a step takes long."""
+    """All optimizers at one d, by turns; many repeats where a step is so short that waking a thread outweighs it."""
     steps = {name: stepping(make(), d) for name, make in OPTIMIZERS.items()}
-    repeats = 5 if d <= 10**6 else 2
+    repeats = 100 if d <= 10**5 else 20 if d <= 10**6 else 4
     runs = {name: timed(run) for name, (run, _, _) in steps.items()}
     times = by_turns(runs | {"reference": reference}, turns, repeats)
     return [Step(name, d, times[name], times["reference"], kept, scratch) for name, (_, kept, scratch) in steps.items()]

@@ -10,7 +10,7 @@ import optax
 import pytest
 
 from fedsofim.errors import InputError
-from fedsofim.transforms import scale_by_sofim, schedule, sofim
+from fedsofim.transforms import _one_pass, _strips, _two_sums, scale_by_sofim, schedule, sofim
 
 D = 7
 
@@ -128,6 +128,70 @@ def test_float16_leaves_do_not_overflow():
     step, _ = scale_by_sofim(0.5, 0.9).update(g, scale_by_sofim().init(g))
     assert bool(jnp.all(jnp.isfinite(step["w"])))
     assert step["w"].dtype == jnp.float16
+
+
+# around the limits at which leaves are summed in another way, and sizes that no strips divide
+SIZES = [1, 7, 8192, 8200, 10_000, 10_001, 2**22, 2**22 + 64, 2**22 + 65]
+
+
+@pytest.mark.parametrize("size", [n for n in SIZES if _strips(n)])
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32, jnp.float64])
+def test_one_pass_gives_the_two_sums(size, dtype):
+    x, y = (jnp.asarray(v, dtype) for v in np.random.default_rng(size).normal(size=(2, size)) + 0.5)
+    real = jnp.float64 if dtype == jnp.float64 else jnp.float32
+    strips = _strips(size)
+    assert strips is not None
+    one, two = _one_pass(x, y, real, *strips), _two_sums(x.astype(real), y.astype(real))
+    for a, b in zip(one, two, strict=True):
+        assert a.dtype == real
+        np.testing.assert_allclose(a, b, rtol=1e-12 if real == jnp.float64 else 2e-6)
+
+
+def test_one_pass_does_not_drift():
+    """Equal numbers are the worst case of a long running sum: their rounding errors all point one way."""
+    x = jnp.full(2**22 + 64, 1.1e-3, jnp.float32)
+    strips = _strips(x.size)
+    assert strips is not None
+    exact = float(np.float32(1.1e-3)) ** 2 * x.size
+    np.testing.assert_allclose([float(v) for v in _one_pass(x, x, jnp.float32, *strips)], exact, rtol=2e-6)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32, jnp.float64])
+def test_gradient_form_at_any_size_and_type(size, dtype):
+    first, second = (jnp.asarray(v, dtype) for v in np.random.default_rng(size).normal(size=(2, size)) / size**0.5)
+    (_, step), _ = run(scale_by_sofim(0.5, 0.9, "gradient", False), [first, second], first)
+    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    m = 0.09 * a + 0.1 * b
+    wanted = b / 0.5 - m * (m @ b) / (0.5 * (0.5 + m @ m))
+    assert step.dtype == dtype
+    rtol = {2: 3e-2, 4: 1e-5, 8: 1e-11}[dtype(0).itemsize]
+    np.testing.assert_allclose(np.asarray(step, np.float64), wanted, atol=rtol * float(np.abs(wanted).max()), rtol=0)
+
+
+def test_gradient_form_of_large_and_small_leaves_is_that_of_one_vector():
+    g = [jnp.asarray(v) for v in np.random.default_rng(1).normal(size=(2, 20_001)) / 100]
+    transform = scale_by_sofim(0.3, 0.8, "gradient")
+    whole, _ = run(transform, g, g[0])
+    tree = [{"a": v[:10_000].reshape(100, 100), "b": v[10_000:20_000], "c": v[20_000]} for v in g]
+    parts, _ = run(transform, tree, tree[0])
+    for w, p in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(jnp.concatenate([p["a"].ravel(), p["b"], p["c"][None]]), w, rtol=1e-10)
+
+
+@pytest.mark.parametrize("direction", ["momentum", "gradient"])
+def test_settings_may_be_traced_and_batched(direction):
+    g = jnp.asarray(np.random.default_rng(2).normal(size=10_000) / 100, jnp.float32)
+
+    def second_step(rho, beta):
+        transform = scale_by_sofim(rho, beta, direction)
+        _, state = transform.update(g, transform.init(g))
+        return transform.update(2 * g, state)[0]
+
+    settings = [(0.1, 0.5), (0.5, 0.9), (2.0, 0.0)]
+    batched = jax.jit(jax.vmap(second_step))(*(jnp.asarray(s, jnp.float32) for s in zip(*settings, strict=True)))
+    for row, (rho, beta) in zip(batched, settings, strict=True):
+        np.testing.assert_allclose(row, second_step(rho, beta), rtol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["constant", "linear", "cosine", "inverse-sqrt"])

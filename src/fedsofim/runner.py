@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim import sweep
+from fedsofim import native, sweep
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, statistics
 from fedsofim.errors import InputError
@@ -184,4 +184,5 @@ def environment() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "backend": jax.default_backend(),
         "x64": bool(jax.config.read("jax_enable_x64")),
+        "clipped sums": f"XLA ({native.why_not()})" if native.why_not() else "fused",
     }

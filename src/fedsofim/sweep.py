@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim import methods, simulate
+from fedsofim import methods, native, simulate
 from fedsofim.data.partition import Split
 from fedsofim.plan import Plan
 from fedsofim.privacy import Budget
@@ -25,7 +25,7 @@ from fedsofim.round import Carry, Federation, Method, OneGradient, Setup
 from fedsofim.simulate import Static, Trace
 from fedsofim.train import plan_for
 
-_LOGITS = 2**24  # numbers in the largest array of a sweep
+_NUMBERS = 2**24  # numbers in the largest array of a sweep
 
 
 def score(data: Split, name: str, settings: list[dict[str, Any]], budget: Budget | None, rounds: int,
@@ -125,9 +125,8 @@ def begin(plan: Plan, clients: Federation, data: Split, key: jax.Array, hyper: n
 
 
 class Start(NamedTuple):
-    """Where one run of a sweep begins: arrays, so that many can be stacked."""
+    """Where the runs of one seed begin: arrays, so that many can be stacked."""
 
-    hyper: Any
     key: jax.Array  # of the run's noise
     setup: Any  # the mean of the one-shot releases, if the method has them
     carry: Carry
@@ -137,45 +136,58 @@ def _score_group(plan: Plan, data: Split, values: list[np.ndarray], seeds: Seque
     """Final accuracies (settings, seeds) of settings that share a program."""
     clients = simulate.federation(plan, data, simulate.keys(0)[1], plan.pooled)  # each run brings its own key
     test = jax.device_put((data.data.x_test, data.data.y_test))
-    begins = [_start(plan, data, seed) for seed in seeds]
-    runs = [begin._replace(hyper=jnp.asarray(v)) for v in values for begin in begins]
+    starts = _stacked([_start(plan, data, seed) for seed in seeds])
     static = Static.of(plan, plan.pooled, plan.rounds)
-    width = batch_width(len(runs), len(data.data.y_train) * plan.classes)
-    padded = runs + [runs[-1]] * (-len(runs) % width)
-    pieces = [jax.tree.map(lambda *a: jnp.stack(a), *padded[i : i + width]) for i in range(0, len(padded), width)]
-    final = np.concatenate([np.asarray(_finals(static, clients, test, piece)) for piece in pieces])
-    return final[: len(runs)].reshape(len(values), len(seeds)).astype(float)
+    hyper = np.repeat(np.stack(values), len(seeds), axis=0)
+    seed = np.tile(np.arange(len(seeds), dtype=np.int32), len(values))
+    width = batch_width(len(seed), _largest_array(plan, data, clients, starts))
+    pieces = np.array_split(np.resize(np.arange(len(seed)), -(-len(seed) // width) * width), -(-len(seed) // width))
+    final = np.concatenate([np.asarray(_finals(static, clients, test, starts, hyper[i], seed[i])) for i in pieces])
+    return final[: len(seed)].reshape(len(values), len(seeds)).astype(float)
 
 
-def batch_width(runs: int, logits: int) -> int:
-    """How many runs go side by side: wide matrix products are cheaper than narrow ones, but memory is bounded.
+def batch_width(runs: int, largest: int) -> int:
+    """How many runs go side by side: the more the cheaper, but memory is bounded.
 
     >>> batch_width(72, 500_000), batch_width(5, 500_000), batch_width(5, 2**25)
     (24, 5, 1)
     """
-    most = max(1, min(runs, _LOGITS // logits))
+    most = max(1, min(runs, _NUMBERS // largest))
     return math.ceil(runs / math.ceil(runs / most))  # as even as possible: the last batch is padded
 
 
+def _largest_array(plan: Plan, data: Split, clients: Federation, starts: Start) -> int:
+    """Numbers in the largest array of one run: all logits of its records, unless their sums are fused."""
+    leaves = jax.tree.leaves(starts.carry.params)
+    uploads = len(plan.sizes) * sum(leaf[0].size for leaf in leaves)
+    fused = native.fits(plan.program.sites[0].query, leaves[0], clients.records)
+    return max(uploads, len(data.data.y_test if fused else data.data.y_train) * plan.classes)
+
+
 def _start(plan: Plan, data: Split, seed: int) -> Start:
-    """A run's beginning but for its numbers, on which a one-shot release does not depend: it is made once."""
+    """The beginning but for the settings, on which a one-shot release does not depend: it is made once."""
     init_key, noise_key = simulate.keys(seed)
     carry = simulate.initial(plan, data, init_key)
     mean = None
     if plan.setup is not None:
         mean = simulate.one_shot(plan, plan.setup, MAX_SITES, data, carry.params, noise_key)
-    return Start(None, noise_key, mean, carry)
+    return Start(noise_key, mean, carry)
+
+
+@jax.jit
+def _stacked(starts: list[Start]) -> Start:
+    return jax.tree.map(lambda *a: jnp.stack(a), *starts)
 
 
 @partial(jax.jit, static_argnums=0)
-def _finals(static: Static, clients: Federation, test: Any, starts: Start) -> jax.Array:
-    """Accuracies after the last round, one per start."""
-    return jax.vmap(lambda start: _final(static, clients, test, start))(starts)
+def _finals(static: Static, clients: Federation, test: Any, starts: Start, hyper: Any, seed: Any) -> jax.Array:
+    """Accuracies after the last round, one for each row of `hyper` and the start that `seed` numbers."""
+    return jax.vmap(lambda h, i: _final(static, clients, test, jax.tree.map(lambda a: a[i], starts), h))(hyper, seed)
 
 
-def _final(static: Static, clients: Federation, test: Any, start: Start) -> jax.Array:
+def _final(static: Static, clients: Federation, test: Any, start: Start, hyper: Any) -> jax.Array:
     """Accuracy after the last round of one run."""
-    begin = start.carry._replace(state=(start.hyper, start.carry.state[1]))
+    begin = start.carry._replace(state=(hyper, start.carry.state[1]))
     if static.method.setup is not None:
         begin = begin._replace(state=static.method.setup.server(start.setup, begin.state))
     rounds = static.facts.rounds

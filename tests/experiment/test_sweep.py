@@ -60,7 +60,7 @@ def test_a_grid_lays_its_records_out_once(data, monkeypatch):
 
 
 def test_batches_are_even(data, monkeypatch):
-    monkeypatch.setattr(sweep, "_LOGITS", 3 * 240 * 3)  # three runs at a time
+    monkeypatch.setattr(sweep, "_NUMBERS", 3 * 240 * 3)  # three runs at a time
     assert sweep.batch_width(4, 240 * 3) == 2
     found = sweep.scores(data, "fedgd", [{"lr": v} for v in (0.1, 0.2, 0.3, 0.4, 0.5)], Budget(2.0), 2, (0,))
     assert np.isfinite(found).all() and found.shape == (5, 1)
