@@ -61,15 +61,14 @@ def scale_by_sofim(
         momentum = jax.tree.map(lambda m, g: beta * m + (1 - beta) * g, state.momentum, updates)
         real = _scalar_type(momentum)
         # M̂ is M times a scalar: keep the scalar, so that no second buffer is needed
-        count = state.t + 1  # read only after it is raised: a donated counter then needs no copy
-        updated = count.astype(real)
-        correct = 1 / (1 - beta**updated) if bias_correction else jnp.ones((), real)
-        a, b = coefficients(updates, momentum, correct, updated - 1)
+        t = state.t.astype(real)
+        correct = 1 / (1 - beta ** (t + 1)) if bias_correction else jnp.ones((), real)
+        a, b = coefficients(updates, momentum, correct, t)
         if from_momentum:  # a is 0: one of seven passes over memory less
             step = jax.tree.map(lambda m: b.astype(m.dtype) * m, momentum)
         else:
             step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
-        return step, SofimState(count, momentum)
+        return step, SofimState(state.t + 1, momentum)
 
     def coefficients(g: Any, m: Any, correct: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Numbers (a, b) with step = a·G + b·M."""
@@ -163,19 +162,20 @@ def _two_sums(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 Shape = tuple[int, int, int]
-_SMALL, _IN_CACHE = 2**13, 2**22
+_SMALL, _IN_CACHE = 2**13, 2**21
 
 
 def _strips(size: int) -> tuple[Shape, int] | None:
-    """How _one_pass views a leaf, and the axis it reduces; None where two sums are as good.
+    """How _one_pass views a leaf (its strips along axis 1), and the axis that it reduces once the strips are added.
 
     Measured: in cache, few long strips, which become SIMD code; beyond it, short rows, so that what they leave is
-    small. Both keep every running sum short, which keeps it accurate. Cutting a remainder off would copy the leaf.
+    small. Both keep every running sum short, which keeps it accurate. None where two sums are as good, or where
+    no strips divide the leaf: cutting a remainder off would copy it.
     """
     if _SMALL <= size <= _IN_CACHE and size % 16 == 0:
         return (2, 8, size // 16), 0
     if size > _IN_CACHE and size % 64 == 0:
-        return (size // 64, 4, 16), 2
+        return (size // 64, 4, 16), 1
     return None
 
 
@@ -186,7 +186,7 @@ def _one_pass(x: jax.Array, y: jax.Array, real: Any, shape: Shape, axis: int) ->
     for a, b in strips[1:]:  # written out: strips are independent, a loop over them would wait for each addition
         square, along = square + a * a, along + a * b
     zero = jnp.zeros((), real)
-    parts = jax.lax.reduce((square, along), (zero, zero), _add_pairs, (min(axis, 1),))
+    parts = jax.lax.reduce((square, along), (zero, zero), _add_pairs, (axis,))
     return jnp.sum(parts[0]), jnp.sum(parts[1])
 
 
