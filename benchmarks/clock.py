@@ -1,8 +1,9 @@
 """Times that can be compared: everything that is compared takes turns, in one process after another's rest.
 
 A shared machine drifts by more than the differences of interest, so a ratio of two times is only of use where both
-were taken in the same minute. A turn begins with an untimed repeat, after a pause in which the threads of whoever ran
-before fall asleep (OpenBLAS and OpenMP workers spin for some milliseconds after their work is done).
+were taken in the same minute. A turn begins with a pause in which the threads of whoever ran before fall asleep
+(OpenBLAS's workers spin for a tenth of a second after their work is done, on a core that the next one needs), and with
+untimed repeats until the system has spread the threads over the cores: rounds come in runs, not alone.
 """
 
 import statistics
@@ -11,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 Turn = Callable[[int], list[float]]  # seconds of so many repeats
-_REST = 0.03
+_REST = 0.2  # seconds
+_WARM = 0.05
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def by_turns(runs: Mapping[str, Turn], turns: int = 6, repeats: int = 5) -> dict[str, Times]:
+def by_turns(runs: Mapping[str, Turn], turns: int = 6, repeats: int = 10) -> dict[str, Times]:
     """Times of several things, round robin; first each runs once untimed, which compiles it."""
     for turn in runs.values():
         turn(1)
@@ -68,6 +70,14 @@ def by_turns(runs: Mapping[str, Turn], turns: int = 6, repeats: int = 5) -> dict
     for _ in range(turns):
         for name, turn in runs.items():
             time.sleep(_REST)
-            turn(1)
+            warm(turn)
             taken[name] += turn(repeats)
     return {name: Times(tuple(values)) for name, values in taken.items()}
+
+
+def warm(turn: Turn) -> None:
+    """Untimed repeats, at least one."""
+    until = time.perf_counter() + _WARM
+    turn(1)
+    while time.perf_counter() < until:
+        turn(1)

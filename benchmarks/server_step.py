@@ -56,12 +56,20 @@ def stepping(optimizer: optax.GradientTransformation, d: int) -> tuple[Callable[
 
 
 def measure(d: int, reference: Turn, turns: int) -> list[Step]:
-    """All optimizers at one d, by turns; many repeats where a step is so short that waking a thread outweighs it."""
-    steps = {name: stepping(make(), d) for name, make in OPTIMIZERS.items()}
+    """All optimizers at one d, by turns; many repeats where a step is so short that waking a thread outweighs it.
+
+    Set up in one order and then in the other: whose memory was asked for first matters at large d.
+    """
     repeats = 100 if d <= 10**5 else 20 if d <= 10**6 else 4
-    runs = {name: timed(run) for name, (run, _, _) in steps.items()}
-    times = by_turns(runs | {"reference": reference}, turns, repeats)
-    return [Step(name, d, times[name], times["reference"], kept, scratch) for name, (_, kept, scratch) in steps.items()]
+    names, halves, sizes = list(OPTIMIZERS), [], {}
+    for order in (names, names[::-1]):
+        steps = {name: stepping(OPTIMIZERS[name](), d) for name in order}
+        sizes = {name: (kept, scratch) for name, (_, kept, scratch) in steps.items()}
+        runs = {name: timed(run) for name, (run, _, _) in steps.items()}
+        halves.append(by_turns(runs | {"reference": reference}, max(1, turns // 2), repeats))
+        del steps, runs  # before the other order asks for memory
+    times = {name: Times(halves[0][name].seconds + halves[1][name].seconds) for name in halves[0]}
+    return [Step(name, d, times[name], times["reference"], *sizes[name]) for name in names]
 
 
 def against_adam(steps: list[Step]) -> dict[tuple[str, int], Ratio]:

@@ -10,6 +10,7 @@ import pytest
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 sys.path += [str(BENCHMARKS), str(BENCHMARKS / "peers")]
 
+import clock  # noqa: E402 # pyright: ignore[reportMissingImports]
 import install  # noqa: E402 # pyright: ignore[reportMissingImports]
 import measure  # noqa: E402 # pyright: ignore[reportMissingImports]
 import numpy_closed_form  # noqa: E402 # pyright: ignore[reportMissingImports]
@@ -54,7 +55,8 @@ def test_ratio_of_medians_and_minima():
     assert (ratio.median, ratio.minimum) == (2.0, 3.0)
 
 
-def test_turns_alternate_and_only_timed_repeats_count():
+def test_turns_alternate_and_only_timed_repeats_count(monkeypatch):
+    monkeypatch.setattr(clock, "_WARM", 0.0)
     calls = []
     times = by_turns({"a": timed(lambda: calls.append("a")), "b": timed(lambda: calls.append("b"))}, 2, 3)
     assert "".join(calls) == "ab" + "aaaabbbb" * 2

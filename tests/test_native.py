@@ -1,4 +1,4 @@
-"""The fused sums: equal to the definition in doubles, bit-equal to themselves, done without where they cannot be."""
+"""The passes in C++: equal to the definition in doubles, bit-equal to themselves, done without where they cannot be."""
 
 import os
 import subprocess
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from fedsofim import native
 from fedsofim.native import build
+from fedsofim.native.moments import moments
+from fedsofim.native.sums import fits, fused_sums
 from fedsofim.queries import PerRecord, SoftmaxGradient
 from fedsofim.records import Records, pack
 from fedsofim.release import client_sums
@@ -52,7 +54,7 @@ def in_doubles(theta, records, clients, clip):
 
 
 def sums(theta, records, clients=1, clip=1.0):
-    return jax.jit(lambda t, r: native.client_sums(t, t.ndim == 3, r, clients, clip))(theta, records)
+    return jax.jit(lambda t, r: fused_sums(t, t.ndim == 3, r, clients, clip))(theta, records)
 
 
 SHAPES = {
@@ -115,9 +117,9 @@ def test_a_client_without_records_has_a_sum_of_zero():
 def test_many_thetas_at_once_are_each_alone(each):
     records, thetas = problem((50, 400), 6, 4)
     many = jnp.stack([s * (thetas if each else thetas[0]) for s in (0.0, 0.5, 1.0, 2.0, 3.0)])
-    together = jax.jit(jax.vmap(lambda t: native.client_sums(t, each, records, 2, 1.0)))(many)
+    together = jax.jit(jax.vmap(lambda t: fused_sums(t, each, records, 2, 1.0)))(many)
     np.testing.assert_array_equal(together, jnp.stack([sums(t, records, 2) for t in many]))
-    program = str(jax.make_jaxpr(jax.vmap(lambda t: native.client_sums(t, each, records, 2, 1.0)))(many))
+    program = str(jax.make_jaxpr(jax.vmap(lambda t: fused_sums(t, each, records, 2, 1.0)))(many))
     assert program.count("ffi_call[") == 1 and "scan" not in program  # one call, not five
 
 
@@ -125,7 +127,7 @@ def test_many_thetas_at_once_are_each_alone(each):
 def test_more_numbers_than_fit_a_slice_go_in_several():
     records, thetas = problem((60,), 100, 50)  # 5,050 numbers a theta, 12 of them to a slice
     many = jnp.stack([thetas[0] * s for s in range(30)])
-    together = jax.vmap(lambda t: native.client_sums(t, False, records, 1, 1.0))(many)
+    together = jax.vmap(lambda t: fused_sums(t, False, records, 1, 1.0))(many)
     np.testing.assert_array_equal(together, jnp.stack([sums(t, records) for t in many]))
 
 
@@ -134,7 +136,7 @@ def test_records_that_differ_by_setting():
     """Sampling in a sweep: every setting draws its own records."""
     records, thetas = problem((50, 40))
     weights = jnp.stack([records.weight * s for s in (0.0, 0.5, 1.0)])
-    found = jax.vmap(lambda w: native.client_sums(thetas, True, records._replace(weight=w), 2, 1.0))(weights)
+    found = jax.vmap(lambda w: fused_sums(thetas, True, records._replace(weight=w), 2, 1.0))(weights)
     alone = [sums(thetas, records._replace(weight=w), 2) for w in weights]
     np.testing.assert_array_equal(found, jnp.stack(alone))
 
@@ -199,15 +201,82 @@ def test_only_the_head_in_single_precision_is_fused():
     records, thetas = problem((10,))
     theta = thetas[0]
     other, _, _ = PerRecord.trace(lambda x, y: x, records.x[0, 0], records.y[0, 0])
-    assert native.fits(QUERY, theta, records) == (not native.why_not())
-    assert not native.fits(QUERY, theta.astype(jnp.float64), records)
-    assert not native.fits(QUERY, theta, records._replace(x=records.x.astype(jnp.float64)))
-    assert not native.fits(other, theta, records)
+    assert fits(QUERY, theta, records) == (not native.why_not())
+    assert not fits(QUERY, theta.astype(jnp.float64), records)
+    assert not fits(QUERY, theta, records._replace(x=records.x.astype(jnp.float64)))
+    assert not fits(other, theta, records)
 
 
 def test_the_switch_turns_it_off(monkeypatch):
     monkeypatch.setenv(native.SWITCH, "0")
     assert native.why_not() == "FEDSOFIM_NATIVE=0"
+
+
+# --- the server's momentum ----------------------------------------------------------------------------------
+
+
+def vectors(size, seed=0):
+    m, g = np.random.default_rng(seed).normal(size=(2, size)).astype(np.float32)
+    return jnp.asarray(m), jnp.asarray(g)
+
+
+@needs_compiler
+@pytest.mark.parametrize("size", [1, 31, 33, 2**13, 2**15 + 1, 2**18 + 77])
+@pytest.mark.parametrize("beta", [0.0, 0.9])
+def test_momentum_and_its_products(size, beta):
+    m, g = vectors(size)
+    new, square, along = jax.jit(moments)(m, g, beta)
+    wanted = float(np.float32(beta)) * np.asarray(m, float) + float(np.float32(1) - np.float32(beta)) * np.asarray(g)
+    np.testing.assert_allclose(new, wanted, atol=1e-6)
+    exact = np.asarray(new, float)
+    np.testing.assert_allclose(square, exact @ exact, rtol=2e-6)
+    np.testing.assert_allclose(along, exact @ np.asarray(g, float), rtol=2e-6, atol=2e-6 * size)
+
+
+@needs_compiler
+def test_a_long_sum_of_equal_numbers_does_not_drift():
+    """Their rounding errors all point one way."""
+    m = jnp.full(2**22 + 64, 1.1e-3, jnp.float32)
+    _, square, along = moments(m, m, 0.5)
+    exact = float(np.float32(1.1e-3)) ** 2 * m.size
+    np.testing.assert_allclose([float(square), float(along)], exact, rtol=1e-6)
+
+
+@needs_compiler
+def test_momentum_has_equal_bits_on_any_number_of_threads():
+    m, g = vectors(2**18 + 5)
+    first = jax.tree.map(np.asarray, moments(m, g, 0.9))
+    for _ in range(20):
+        for a, b in zip(moments(m, g, 0.9), first, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@needs_compiler
+def test_momentum_is_written_where_it_was_only_if_nobody_else_needs_it():
+    m, g = vectors(20_000)
+    kept = np.asarray(m).copy()
+    moments(m, g, 0.9)
+    np.testing.assert_array_equal(m, kept)  # not given away
+    step = jax.jit(lambda m, g: moments(m, g, 0.9)[0], donate_argnums=0).lower(m, g).compile()
+    memory = step.memory_analysis()
+    assert memory is None or memory.temp_size_in_bytes < 4096  # given away: no second buffer
+
+
+@needs_compiler
+def test_momentum_of_many_settings_is_each_alone():
+    m, g = vectors(10_000)
+    betas = jnp.array([0.0, 0.5, 0.9], jnp.float32)
+    together = jax.vmap(lambda b: moments(m, g, b))(betas)
+    for i, beta in enumerate(betas):
+        for a, b in zip(together, moments(m, g, beta), strict=True):
+            np.testing.assert_array_equal(a[i], b)
+
+
+@needs_compiler
+def test_a_momentum_that_is_not_finite_shows_in_the_sums():
+    m, g = vectors(10_000)
+    _, square, along = moments(m.at[5].set(jnp.nan), g, 0.9)
+    assert np.isnan(square) and np.isnan(along)
 
 
 # --- building -----------------------------------------------------------------------------------------------
@@ -267,4 +336,4 @@ def test_a_machine_without_a_compiler_trains_all_the_same(tmp_path):
 
 def test_the_wheel_carries_the_sources():
     folder = Path(native.__file__).parent
-    assert all((folder / name).is_file() for name in build.SOURCES)
+    assert all((folder / name).is_file() for name in (*build.SOURCES, *build.HEADERS))

@@ -10,7 +10,8 @@ import optax
 import pytest
 
 from fedsofim.errors import InputError
-from fedsofim.transforms import _one_pass, _strips, _two_sums, scale_by_sofim, schedule, sofim
+from fedsofim.native.moments import LEAST
+from fedsofim.transforms import scale_by_sofim, schedule, sofim
 
 D = 7
 
@@ -130,30 +131,8 @@ def test_float16_leaves_do_not_overflow():
     assert step["w"].dtype == jnp.float16
 
 
-# around the limits at which leaves are summed in another way, and sizes that no strips divide
-SIZES = [1, 7, 8192, 8200, 10_000, 10_001, 2**21, 2**21 + 64, 2**21 + 65]
-
-
-@pytest.mark.parametrize("size", [n for n in SIZES if _strips(n)])
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32, jnp.float64])
-def test_one_pass_gives_the_two_sums(size, dtype):
-    x, y = (jnp.asarray(v, dtype) for v in np.random.default_rng(size).normal(size=(2, size)) + 0.5)
-    real = jnp.float64 if dtype == jnp.float64 else jnp.float32
-    strips = _strips(size)
-    assert strips is not None
-    one, two = _one_pass(x, y, real, *strips), _two_sums(x.astype(real), y.astype(real))
-    for a, b in zip(one, two, strict=True):
-        assert a.dtype == real
-        np.testing.assert_allclose(a, b, rtol=1e-12 if real == jnp.float64 else 2e-6)
-
-
-def test_one_pass_does_not_drift():
-    """Equal numbers are the worst case of a long running sum: their rounding errors all point one way."""
-    x = jnp.full(2**21 + 64, 1.1e-3, jnp.float32)
-    strips = _strips(x.size)
-    assert strips is not None
-    exact = float(np.float32(1.1e-3)) ** 2 * x.size
-    np.testing.assert_allclose([float(v) for v in _one_pass(x, x, jnp.float32, *strips)], exact, rtol=2e-6)
+# around the size from which a leaf is one fused pass, and its blocks of 2^13, chunks of 2^15 and lanes of 32
+SIZES = [1, 7, LEAST - 1, LEAST, LEAST + 1, 2**14 + 31, 2**15 + 33, 100_001]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -18,10 +18,10 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from fedsofim import native
 from fedsofim.errors import InputError, Refused
 from fedsofim.mechanisms import Mechanism, as_mechanism, draw_tree
 from fedsofim.models import Model
+from fedsofim.native.sums import fits, fused_sums
 from fedsofim.queries import TRUSTED, PerRecord, Query, SecondMoment, matrix_of
 from fedsofim.records import Records
 
@@ -256,15 +256,15 @@ def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
         return _one_client(*[given.get(i, a) for i, a in enumerate(args)], site=site)
 
     values = [jnp.moveaxis(args[i], dims[i], 0) for i in varying]
-    if op.consts and native.fits(site.query, op.consts[0], op.records):
+    if op.consts and fits(site.query, op.consts[0], op.records):
         return jax.vmap(one)(values)
     return jax.lax.map(one, values, batch_size=_SETTINGS_AT_ONCE)
 
 
 def client_sums(site: Site, consts: Sequence, batched: Sequence[bool], records: Records, clients: int):
     """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client."""
-    if consts and native.fits(site.query, consts[0], records):
-        return [native.client_sums(consts[0], batched[0], records, clients, site.clip)]
+    if consts and fits(site.query, consts[0], records):
+        return [fused_sums(consts[0], batched[0], records, clients, site.clip)]
 
     def block(owner, x, y, weight):
         mine = [c[owner] if b else c for c, b in zip(consts, batched, strict=True)]

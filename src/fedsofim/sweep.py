@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim import methods, native, simulate
+from fedsofim import methods, simulate
 from fedsofim.data.partition import Split
+from fedsofim.native.sums import fits
 from fedsofim.plan import Plan
 from fedsofim.privacy import Budget
 from fedsofim.records import Records
@@ -160,7 +161,7 @@ def _largest_array(plan: Plan, data: Split, clients: Federation, starts: Start) 
     """Numbers in the largest array of one run: all logits of its records, unless their sums are fused."""
     leaves = jax.tree.leaves(starts.carry.params)
     uploads = len(plan.sizes) * sum(leaf[0].size for leaf in leaves)
-    fused = native.fits(plan.program.sites[0].query, leaves[0], clients.records)
+    fused = fits(plan.program.sites[0].query, leaves[0], clients.records)
     return max(uploads, len(data.data.y_test if fused else data.data.y_train) * plan.classes)
 
 

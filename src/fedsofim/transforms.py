@@ -17,6 +17,7 @@ import optax
 from jax.core import Tracer
 
 from fedsofim.errors import InputError, unknown
+from fedsofim.native.moments import fits, moments
 
 Direction = Literal["momentum", "gradient"]
 Variant = Literal["full", "ema-only", "grad-only"]
@@ -58,29 +59,31 @@ def scale_by_sofim(
 
     def update(updates: Any, state: SofimState, params: Any = None) -> tuple[Any, SofimState]:
         del params
-        momentum = jax.tree.map(lambda m, g: beta * m + (1 - beta) * g, state.momentum, updates)
+        momentum, square, along = _moments(state.momentum, updates, beta)
         real = _scalar_type(momentum)
         # M̂ is M times a scalar: keep the scalar, so that no second buffer is needed
         t = state.t.astype(real)
         correct = 1 / (1 - beta ** (t + 1)) if bias_correction else jnp.ones((), real)
-        a, b = coefficients(updates, momentum, correct, t)
+        a, b = coefficients(square, along, correct, t)
         if from_momentum:  # a is 0: one of seven passes over memory less
             step = jax.tree.map(lambda m: b.astype(m.dtype) * m, momentum)
         else:
             step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
         return step, SofimState(state.t + 1, momentum)
 
-    def coefficients(g: Any, m: Any, correct: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Numbers (a, b) with step = a·G + b·M."""
+    def coefficients(
+        square: jax.Array, along: jax.Array, correct: jax.Array, t: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Numbers (a, b) with step = a·G + b·M, from |M|² and M·G."""
         zero = jnp.zeros_like(correct)
         ema, grad = (zero, correct / rho), (zero + 1 / rho, zero)
         if variant != "full":
             return ema if variant == "ema-only" else grad
+        size = correct**2 * square  # |M̂|²
         if direction == "momentum":
-            plain, full = ema, (zero, correct / (rho + correct**2 * _square(m)))
+            plain, full = ema, (zero, correct / (rho + size))
         else:
-            square, along = _square_and_dot(m, g)
-            plain, full = grad, (grad[0], -(correct**2) * along / (rho * (rho + correct**2 * square)))
+            plain, full = grad, (grad[0], -(correct**2) * along / (rho * (rho + size)))
         if not warmup:
             return full
         if warmup_kind == "hard":
@@ -139,56 +142,19 @@ def _scalar_type(tree: Any) -> Any:
     return jnp.float64 if any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(tree)) else jnp.float32
 
 
-def _square(m: Any) -> jax.Array:
-    """|M|² over all leaves."""
-    real = _scalar_type(m)
-    return sum((jnp.sum(x.astype(real) ** 2) for x in jax.tree.leaves(m)), jnp.zeros((), real))
+def _moments(momentum: Any, updates: Any, beta: Any) -> tuple[Any, jax.Array, jax.Array]:
+    """(M, |M|², M·G) over all leaves, M = β·(the last M) + (1-β)·G. A sum that is not used is not computed."""
+    old, tree = jax.tree.flatten(momentum)
+    new = [_leaf_moments(m, g, beta) for m, g in zip(old, jax.tree.leaves(updates), strict=True)]
+    zero = jnp.zeros((), _scalar_type(momentum))
+    square, along = (sum((leaf[i].astype(zero.dtype) for leaf in new), zero) for i in (1, 2))
+    return jax.tree.unflatten(tree, [leaf[0] for leaf in new]), square, along
 
 
-def _square_and_dot(m: Any, g: Any) -> tuple[jax.Array, jax.Array]:
-    """(|M|², M·G) over all leaves."""
-    real = _scalar_type(m)
-    square, along = jnp.zeros((), real), jnp.zeros((), real)
-    for x, y in zip(jax.tree.leaves(m), jax.tree.leaves(g), strict=True):
-        strips = _strips(x.size) if jax.default_backend() == "cpu" else None
-        s, a = _two_sums(x.astype(real), y.astype(real)) if strips is None else _one_pass(x, y, real, *strips)
-        square, along = square + s, along + a
-    return square, along
-
-
-def _two_sums(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(|x|², x·y), each a pass over memory, the second on one core: what XLA's CPU compiler makes of two sums."""
-    return jnp.sum(x * x), jnp.sum(x * y)
-
-
-Shape = tuple[int, int, int]
-_SMALL, _IN_CACHE = 2**13, 2**21
-
-
-def _strips(size: int) -> tuple[Shape, int] | None:
-    """How _one_pass views a leaf (its strips along axis 1), and the axis that it reduces once the strips are added.
-
-    Measured: in cache, few long strips, which become SIMD code; beyond it, short rows, so that what they leave is
-    small. Both keep every running sum short, which keeps it accurate. None where two sums are as good, or where
-    no strips divide the leaf: cutting a remainder off would copy it.
-    """
-    if _SMALL <= size <= _IN_CACHE and size % 16 == 0:
-        return (2, 8, size // 16), 0
-    if size > _IN_CACHE and size % 64 == 0:
-        return (size // 64, 4, 16), 1
-    return None
-
-
-def _one_pass(x: jax.Array, y: jax.Array, real: Any, shape: Shape, axis: int) -> tuple[jax.Array, jax.Array]:
-    """(|x|², x·y) in one pass over memory on all cores: one reduction of pairs, whose partial sums are then added."""
-    strips = [(x.reshape(shape)[:, j].astype(real), y.reshape(shape)[:, j].astype(real)) for j in range(shape[1])]
-    square, along = strips[0][0] * strips[0][0], strips[0][0] * strips[0][1]
-    for a, b in strips[1:]:  # written out: strips are independent, a loop over them would wait for each addition
-        square, along = square + a * a, along + a * b
-    zero = jnp.zeros((), real)
-    parts = jax.lax.reduce((square, along), (zero, zero), _add_pairs, (axis,))
-    return jnp.sum(parts[0]), jnp.sum(parts[1])
-
-
-def _add_pairs(a: tuple[jax.Array, jax.Array], b: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-    return a[0] + b[0], a[1] + b[1]
+def _leaf_moments(m: jax.Array, g: jax.Array, beta: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    if fits(m, g):
+        return moments(m, g, beta)
+    real = _scalar_type((m, g))
+    m = beta * m + (1 - beta) * g
+    x, y = m.astype(real), g.astype(real)
+    return m, jnp.sum(x * x), jnp.sum(x * y)

@@ -1,33 +1,24 @@
-"""Clipped sums of the softmax head in one pass over the records: C++ that XLA calls, compiled at first use.
+"""Two passes over memory in C++ that XLA calls, compiled at first use; without a C++ compiler XLA does them as before.
 
-XLA writes the logits of all records to memory between the two products of a clipped sum, and narrow products run at
-a fraction of the machine's rate. Here a tile of records is read once and everything happens while it is in cache
-(tile.h, sums.cc). It computes what `SoftmaxGradient.block` computes, to float rounding, for every client and any
-number of thetas at once. Where there is no C++ compiler, or FEDSOFIM_NATIVE=0 is set, XLA does it as before.
-Only the simulator uses it: a deployed node forms its sums in doubles (flower/execute.py).
+sums.py: the clipped sums of the softmax head, for every client and many thetas at once. moments.py: the server's
+momentum with its two inner products. Only the simulator and `scale_by_sofim` use them: a deployed node forms its
+sums in doubles (flower/execute.py).
 """
 
 import ctypes
 import os
-from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.custom_batching import custom_vmap
 
 from fedsofim.native.build import NotBuilt, library
-from fedsofim.queries import Query, SoftmaxGradient
-from fedsofim.records import Records
 
 SWITCH = "FEDSOFIM_NATIVE"
-_TARGET = "fedsofim_softmax_sums"
+TARGETS = ("fedsofim_softmax_sums", "fedsofim_moments")
 
 
 def why_not() -> str:
-    """Why sums are left to XLA on this machine; empty if they are not."""
+    """Why everything is left to XLA on this machine; empty if it is not."""
     if os.environ.get(SWITCH) == "0":
         return f"{SWITCH}=0"
     if jax.default_backend() != "cpu":
@@ -38,46 +29,9 @@ def why_not() -> str:
 @lru_cache(maxsize=1)
 def _registered() -> str:
     try:
-        function = getattr(ctypes.CDLL(str(library())), _TARGET)
-        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(function), platform="cpu")
+        functions = ctypes.CDLL(str(library()))
+        for target in TARGETS:
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(functions, target)), platform="cpu")
     except (NotBuilt, OSError, RuntimeError) as problem:  # RuntimeError: XLA does not know this interface any more
         return str(problem)
     return ""
-
-
-def fits(query: Query, theta: Any, records: Records) -> bool:
-    """Is this a sum that the library computes?"""
-    real = all(a.dtype == jnp.float32 for a in (theta, records.x, records.weight))
-    return type(query) is SoftmaxGradient and real and records.x.ndim == 3 and not why_not()
-
-
-def client_sums(theta: jax.Array, one_each: bool, records: Records, clients: int, clip: float) -> jax.Array:
-    """Every client's clipped sum, (clients, p+1, C), at one theta (p+1, C) or at `one_each` (clients, p+1, C)."""
-    thetas = theta[None] if one_each else theta[None, None]
-    x, y, weight, owner = records
-    return _sums(clients, float(clip))(x, y.astype(jnp.int32), weight, owner, thetas)[0]
-
-
-@lru_cache(maxsize=64)
-def _sums(clients: int, clip: float) -> Any:
-    """The call as JAX sees it: theta (settings, 1 or clients, p+1, C) to sums (settings, clients, p+1, C)."""
-
-    @custom_vmap
-    def sums(x, y, weight, owner, theta):
-        out = jax.ShapeDtypeStruct((theta.shape[0], clients, *theta.shape[2:]), jnp.float32)
-        return jax.ffi.ffi_call(_TARGET, out)(x, y, weight, owner, theta, np.float32(clip))
-
-    @sums.def_vmap
-    def _swept(size: int, batched: Sequence[bool], *operands: jax.Array):
-        """Many thetas on the same records are one call; where the records differ too (sampling), one after another."""
-        *shared, theta = operands
-        if not any(batched[:-1]):
-            flat = sums(*shared, theta.reshape(-1, *theta.shape[2:]))
-            return flat.reshape(size, -1, *flat.shape[1:]), True
-
-        def one(index):
-            return sums(*[a[index] if b else a for a, b in zip(operands, batched, strict=True)])
-
-        return jax.lax.map(one, jnp.arange(size)), True
-
-    return sums

@@ -13,7 +13,7 @@ import jax
 
 from fedsofim.data.download import cache_folder
 
-SOURCES = ("sums.cc", "tile.h")
+SOURCES, HEADERS = ("sums.cc", "moments.cc"), ("tile.h", "crew.h")
 FLAGS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-shared", "-fPIC")
 FOR_THIS_PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not every compiler knows every one
 _PATIENCE = 120  # seconds until a compiler that does not end is given up
@@ -25,7 +25,7 @@ class NotBuilt(Exception):
 
 def library() -> Path:
     """The compiled library: from the cache, or compiled now."""
-    target = cache_folder() / "native" / f"sums-{fingerprint()}.so"
+    target = cache_folder() / "native" / f"fedsofim-{fingerprint()}.so"
     if not target.exists():
         try:
             _compile(compiler(), target)
@@ -48,7 +48,7 @@ def fingerprint() -> str:
     here = Path(__file__).parent
     how = (FLAGS, FOR_THIS_PROCESSOR, importlib.metadata.version("jaxlib"), platform.machine())
     sha = hashlib.sha256(repr(how).encode())
-    for name in SOURCES:
+    for name in (*SOURCES, *HEADERS):
         sha.update((here / name).read_bytes())
     sha.update(_processor().encode())
     return sha.hexdigest()[:16]
@@ -75,8 +75,8 @@ def _compile(cxx: str, target: Path) -> None:
 
 def _attempt(cxx: str, processor: tuple[str, ...], out: Path) -> str:
     """Run the compiler; what it said is wrong."""
-    source = Path(__file__).parent / SOURCES[0]
-    command = [cxx, *FLAGS, *processor, "-I", jax.ffi.include_dir(), "-o", str(out), str(source)]
+    sources = [str(Path(__file__).parent / name) for name in SOURCES]
+    command = [cxx, *FLAGS, *processor, "-I", jax.ffi.include_dir(), "-o", str(out), *sources]
     try:
         return _first_error(subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE).stderr)
     except subprocess.TimeoutExpired:

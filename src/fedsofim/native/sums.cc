@@ -3,23 +3,19 @@
 // Records are read once, a tile at a time: both products, the softmax and the clipping happen while the tile is in
 // cache (tile.h). Tiles go to XLA's own threads in chunks. A chunk's sum does not depend on who computes it, and chunks
 // are added up in their order, so equal inputs give bit-equal sums whatever the number of threads.
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "crew.h"
 #include "tile.h"
-#include "xla/ffi/api/c_api.h"
 
 namespace fedsofim {
 
 constexpr int64_t kChunks = 32;
 constexpr int64_t kTilesInChunk = 4;      // at least: a chunk ends with writing its sums
-constexpr int64_t kTileNumbers = 1 << 12;  // of features: 16 kB, and as much for their transpose
+constexpr int64_t kTileNumbers = 1 << 13;  // of features: 32 kB, and as much for their transpose
 constexpr int64_t kSliceNumbers = 1 << 16;  // of sums that a thread adds to in turn: 256 kB
 constexpr int64_t kMostPartial = 1 << 24;  // of sums at the chunks' ends
 
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t lanes_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 // What is summed. x (blocks, size, p), y and weight (blocks, size), owner (blocks,) in ascending order,
@@ -42,15 +38,16 @@ struct Problem {
   }
 };
 
-// A call: settings [first, first + count) of a problem, its chunks, and who holds it.
+// Settings [first, first + count) of a problem, in chunks of tiles.
 struct Job {
   Problem problem;
   int64_t first, count, chunks;
-  float* partial;    // (chunks, 2, count, d): sums of a chunk's first and last client, who may have records elsewhere
-  int64_t next, done, holders, failed;
+  float* partial;  // (chunks, 2, count, d): sums of a chunk's first and last client, who may have records elsewhere
+  bool failed;
 
   float* end_of(int64_t chunk, int last) const { return partial + (2 * chunk + last) * count * problem.d(); }
   int64_t start(int64_t chunk) const { return chunk * problem.tiles() / chunks; }
+  void run(Queue* queue, int64_t chunk);
 };
 
 // What one thread works in.
@@ -156,43 +153,12 @@ void run_chunk(const Job& job, int64_t chunk, Bench& bench) {
   }
 }
 
-// Takes chunks until none is left. A thread that comes late finds none and touches nothing but the job itself.
-void work(Job* job) {
-  int64_t chunk = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED);
-  if (chunk >= job->chunks) return;
-  Bench bench(job->problem, job->count);
-  if (!bench.memory) __atomic_store_n(&job->failed, 1, __ATOMIC_RELAXED);
-  for (; chunk < job->chunks; chunk = __atomic_fetch_add(&job->next, 1, __ATOMIC_RELAXED)) {
-    if (bench.memory) run_chunk(*job, chunk, bench);
-    __atomic_fetch_add(&job->done, 1, __ATOMIC_RELEASE);
-  }
-}
-
-void let_go(Job* job) {
-  if (__atomic_sub_fetch(&job->holders, 1, __ATOMIC_ACQ_REL) == 0) free(job);
-}
-
-void help(void* job) {
-  work((Job*)job);
-  let_go((Job*)job);
-}
-
-// Asks XLA's threads for help, as many as there are chunks for; without them the caller does everything.
-void ask_for_help(const XLA_FFI_CallFrame* frame, Job* job) {
-  int64_t threads = 1;
-  XLA_FFI_ThreadPool_NumThreads_Args count = {XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, nullptr, frame->ctx,
-                                              &threads};
-  XLA_FFI_Error* error = frame->api->XLA_FFI_ThreadPool_NumThreads(&count);
-  for (int64_t i = 1; !error && i < least(threads, job->chunks); i++) {
-    __atomic_add_fetch(&job->holders, 1, __ATOMIC_RELAXED);
-    XLA_FFI_ThreadPool_Schedule_Args task = {XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, nullptr, frame->ctx, help,
-                                             job};
-    error = frame->api->XLA_FFI_ThreadPool_Schedule(&task);
-    if (error) let_go(job);
-  }
-  if (error) {
-    XLA_FFI_Error_Destroy_Args args = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, nullptr, error};
-    frame->api->XLA_FFI_Error_Destroy(&args);
+void Job::run(Queue* queue, int64_t chunk) {
+  Bench bench(problem, count);
+  if (!bench.memory) __atomic_store_n(&failed, true, __ATOMIC_RELAXED);
+  for (; chunk < queue->chunks; chunk = queue->take()) {
+    if (bench.memory) run_chunk(*this, chunk, bench);
+    queue->finish();
   }
 }
 
@@ -214,37 +180,19 @@ void join(const Job& job) {
 bool run_slice(const XLA_FFI_CallFrame* frame, const Problem& problem, int64_t first, int64_t count) {
   const int64_t fitting = most(1, kMostPartial / (2 * count * problem.d()));
   const int64_t chunks = least(most(1, problem.tiles() / kTilesInChunk), least(kChunks, fitting));
-  float* partial = (float*)malloc(4 * chunks * 2 * count * problem.d());
-  Job* job = (Job*)malloc(sizeof(Job));
-  if (!partial || !job) return free(partial), free(job), false;
-  *job = {problem, first, count, chunks, partial, 0, 0, 1, 0};
-  ask_for_help(frame, job);
-  work(job);
-  while (__atomic_load_n(&job->done, __ATOMIC_ACQUIRE) < chunks) sched_yield();
-  const bool fine = !job->failed;
-  if (fine) join(*job);
-  free(partial);
-  let_go(job);
+  Job job = {problem, first, count, chunks, (float*)malloc(4 * chunks * 2 * count * problem.d()), false};
+  const bool fine = job.partial && on_all_threads(frame, chunks, &job) && !job.failed;
+  if (fine) join(job);
+  free(job.partial);
   return fine;
-}
-
-// --- the call, as XLA makes it ------------------------------------------------------------------------------
-
-XLA_FFI_Error* complain(const XLA_FFI_CallFrame* frame, XLA_FFI_Error_Code code, const char* what) {
-  XLA_FFI_Error_Create_Args args = {XLA_FFI_Error_Create_Args_STRUCT_SIZE, nullptr, what, code};
-  return frame->api->XLA_FFI_Error_Create(&args);
-}
-
-bool is(const XLA_FFI_Buffer* buffer, XLA_FFI_DataType kind, int64_t rank) {
-  return buffer->dtype == kind && buffer->rank == rank;
 }
 
 // Reads the operands; false where their kinds or sizes do not belong together.
 bool read(const XLA_FFI_CallFrame* frame, Problem* p) {
   if (frame->args.size != 6 || frame->rets.size != 1) return false;
   XLA_FFI_Buffer* b[7];
-  for (int i = 0; i < 6; i++) b[i] = (XLA_FFI_Buffer*)frame->args.args[i];
-  b[6] = (XLA_FFI_Buffer*)frame->rets.rets[0];
+  for (int i = 0; i < 6; i++) b[i] = operand(frame, i);
+  b[6] = result(frame, 0);
   const XLA_FFI_DataType real = XLA_FFI_DataType_F32, whole = XLA_FFI_DataType_S32;
   if (!is(b[0], real, 3) || !is(b[1], whole, 2) || !is(b[2], real, 2) || !is(b[3], whole, 1) || !is(b[4], real, 4) ||
       !is(b[5], real, 0) || !is(b[6], real, 4))
@@ -264,14 +212,7 @@ bool read(const XLA_FFI_CallFrame* frame, Problem* p) {
 
 extern "C" XLA_FFI_Error* fedsofim_softmax_sums(XLA_FFI_CallFrame* frame) {
   using namespace fedsofim;
-  for (XLA_FFI_Extension_Base* e = frame->extension_start; e; e = e->next)
-    if (e->type == XLA_FFI_Extension_Metadata) {  // not a call: XLA asks which interface this was compiled for
-      XLA_FFI_Metadata* metadata = ((XLA_FFI_Metadata_Extension*)e)->metadata;
-      metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-      metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-      return nullptr;
-    }
-  if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE) return nullptr;
+  if (!is_call(frame)) return nullptr;
   Problem problem;
   if (!read(frame, &problem))
     return complain(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "operands of softmax_sums do not fit each other");

@@ -87,7 +87,8 @@ void logits(const float* x, int64_t p, const float* theta, int64_t classes, floa
   for (int c = 0; c < w; c++) store(z + c * stride, sum[c]);
 }
 
-// g_ck += Σ_i r_ci·x_ik for `w` classes and `v` x 16 features, over the rows of a tile.
+// g_ck += Σ_i r_ci·x_ik for `w` classes and `v` x 16 features, over the rows of a tile. Rows as far ahead as the tile is
+// long, which are mostly the next tile's, are sent for meanwhile.
 template <int w, int v>
 void outer(const float* x, int64_t pitch, int64_t rows, const float* r, int64_t stride, float* g, int64_t width) {
   Lanes sum[w][v];
@@ -96,6 +97,7 @@ void outer(const float* x, int64_t pitch, int64_t rows, const float* r, int64_t 
   for (int64_t i = 0; i < rows; i++) {
     Lanes features[v];
     for (int j = 0; j < v; j++) features[j] = load(x + i * pitch + j * kLanes);
+    for (int j = 0; j < v; j++) __builtin_prefetch(x + (i + rows) * pitch + j * kLanes);
     for (int c = 0; c < w; c++)
       for (int j = 0; j < v; j++) sum[c][j] += features[j] * r[c * stride + i];
   }

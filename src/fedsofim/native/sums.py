@@ -1,0 +1,57 @@
+"""Clipped sums of the softmax head in one pass over the records.
+
+XLA writes the logits of all records to memory between the two products of a clipped sum, and narrow products run at
+a fraction of the machine's rate. Here a tile of records is read once and everything happens while it is in cache
+(sums.cc, tile.h). It computes what `SoftmaxGradient.block` computes, to float rounding.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_batching import custom_vmap
+
+from fedsofim.native import why_not
+from fedsofim.queries import Query, SoftmaxGradient
+from fedsofim.records import Records
+
+
+def fits(query: Query, theta: Any, records: Records) -> bool:
+    """Is this a sum that the library computes?"""
+    real = all(a.dtype == jnp.float32 for a in (theta, records.x, records.weight))
+    return type(query) is SoftmaxGradient and real and records.x.ndim == 3 and not why_not()
+
+
+def fused_sums(theta: jax.Array, one_each: bool, records: Records, clients: int, clip: float) -> jax.Array:
+    """Every client's clipped sum, (clients, p+1, C), at one theta (p+1, C) or at `one_each` (clients, p+1, C)."""
+    thetas = theta[None] if one_each else theta[None, None]
+    x, y, weight, owner = records
+    return _sums(clients, float(clip))(x, y.astype(jnp.int32), weight, owner, thetas)[0]
+
+
+@lru_cache(maxsize=64)
+def _sums(clients: int, clip: float) -> Any:
+    """The call as JAX sees it: theta (settings, 1 or clients, p+1, C) to sums (settings, clients, p+1, C)."""
+
+    @custom_vmap
+    def sums(x, y, weight, owner, theta):
+        out = jax.ShapeDtypeStruct((theta.shape[0], clients, *theta.shape[2:]), jnp.float32)
+        return jax.ffi.ffi_call("fedsofim_softmax_sums", out)(x, y, weight, owner, theta, np.float32(clip))
+
+    @sums.def_vmap
+    def _swept(size: int, batched: Sequence[bool], *operands: jax.Array):
+        """Many thetas on the same records are one call; where the records differ too (sampling), one after another."""
+        *shared, theta = operands
+        if not any(batched[:-1]):
+            flat = sums(*shared, theta.reshape(-1, *theta.shape[2:]))
+            return flat.reshape(size, -1, *flat.shape[1:]), True
+
+        def one(index):
+            return sums(*[a[index] if b else a for a, b in zip(operands, batched, strict=True)])
+
+        return jax.lax.map(one, jnp.arange(size)), True
+
+    return sums
