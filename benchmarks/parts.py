@@ -65,10 +65,11 @@ def _part(function: Callable, *arguments: object) -> Turn:
     return timed(lambda: jax.block_until_ready(compiled(*arguments)))
 
 
-def kernel_parts() -> dict[str, float]:
-    """The parts of the fused pass over the time in which a thread makes its multiplications alone; none without it."""
+def kernel_parts() -> tuple[float, dict[str, float]]:
+    """The seconds in which one thread makes the multiplications of a round alone, and the parts of the fused pass
+    over them; none without it."""
     if native.why_not():
-        return {}
+        return 0.0, {}
     folders = [str(Path(build.__file__).parent), jax.ffi.include_dir()]
     flags = [*(f for f in build.FLAGS if f not in ("-shared", "-fPIC")), "-march=native"]
     with tempfile.TemporaryDirectory() as folder:
@@ -78,4 +79,4 @@ def kernel_parts() -> dict[str, float]:
         subprocess.run([build.compiler(), *flags, *include, "-o", str(program), str(source)], check=True)
         seconds = json.loads(subprocess.run([str(program)], stdout=subprocess.PIPE, check=True).stdout)
     unit = seconds.pop(MULTIPLICATIONS)
-    return {name: value / unit for name, value in seconds.items()} | {"all of these": sum(seconds.values()) / unit}
+    return unit, {name: v / unit for name, v in seconds.items()} | {"all of these": sum(seconds.values()) / unit}

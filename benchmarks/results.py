@@ -46,6 +46,7 @@ class Results:
     reference: tuple[Line, ...] = ()  # over the faster pair of products
     parts: tuple[Line, ...] = ()  # over the faster pair of products
     kernel: dict[str, float] = field(default_factory=dict)  # over the multiplications of both products alone
+    multiplications: float = 0.0  # seconds of one thread that does nothing else
     native: str = ""  # why sums were left to XLA
     peers: tuple[PeerLine, ...] = ()
     padding: tuple[Line, ...] = ()  # per record, over the reference round of the same kind

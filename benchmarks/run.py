@@ -38,8 +38,9 @@ def run(effort: Effort, with_peers: bool, tell: Callable[[str], None]) -> Iterat
     measure.check_ourselves(data)
     tell("the reference round, its products and its parts")
     reference, parts, targets = measure.reference_lines(measure.reference(data, effort))
-    found = replace(found, reference=reference, parts=parts, kernel=kernel_parts(), targets=tuple(targets))
-    yield found
+    unit, kernel = kernel_parts()
+    found = replace(found, reference=reference, parts=parts, kernel=kernel, multiplications=unit)
+    yield (found := replace(found, targets=tuple(targets)))
     peers = tuple(measure.peers(data, effort, tell)) if with_peers else ()
     yield (found := replace(found, peers=peers, targets=(*found.targets, *measure.peer_targets(peers))))
     fresh = measure.in_fresh_processes(effort, tell)

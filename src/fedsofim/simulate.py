@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim import records
+from fedsofim import native, records
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
 from fedsofim.ledger import Program
@@ -59,6 +59,7 @@ def simulate(
     `pool=False` runs each client apart even where their mean could be computed at once (same law, other draws).
     `progress` is told the number of finished rounds now and then.
     """
+    native.prepare()
     init_key, noise_key = keys(seed)
     pooled = plan.pooled and pool
     clients = federation(plan, data, noise_key, pooled)

@@ -7,6 +7,7 @@ sums in doubles (flower/execute.py).
 
 import ctypes
 import os
+import threading
 from functools import lru_cache
 
 import jax
@@ -14,24 +15,34 @@ import jax
 from fedsofim.native.build import NotBuilt, library
 
 SWITCH = "FEDSOFIM_NATIVE"
-TARGETS = ("fedsofim_softmax_sums", "fedsofim_moments")
+_building = threading.Lock()
 
 
-def why_not() -> str:
-    """Why everything is left to XLA on this machine; empty if it is not."""
+def why_not(name: str = "sums") -> str:
+    """Why a pass is left to XLA on this machine; empty if it is not."""
     if os.environ.get(SWITCH) == "0":
         return f"{SWITCH}=0"
     if jax.default_backend() != "cpu":
         return f"the backend is {jax.default_backend()}"
-    return _registered()
+    with _building:
+        return _registered(name)
 
 
-@lru_cache(maxsize=1)
-def _registered() -> str:
+def prepare() -> None:
+    """Let the compiler begin, where it must run at all: there is other work to do until a sum is wanted."""
+    threading.Thread(target=why_not).start()
+
+
+def target(name: str) -> str:
+    """What XLA calls a pass."""
+    return f"fedsofim_{name}"
+
+
+@lru_cache(maxsize=2)
+def _registered(name: str) -> str:
     try:
-        functions = ctypes.CDLL(str(library()))
-        for target in TARGETS:
-            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(functions, target)), platform="cpu")
+        function = getattr(ctypes.CDLL(str(library(name))), target(name))
+        jax.ffi.register_ffi_target(target(name), jax.ffi.pycapsule(function), platform="cpu")
     except (NotBuilt, OSError, RuntimeError) as problem:  # RuntimeError: XLA does not know this interface any more
         return str(problem)
     return ""

@@ -13,7 +13,7 @@ import jax
 
 from fedsofim.data.download import cache_folder
 
-SOURCES, HEADERS = ("sums.cc", "moments.cc"), ("tile.h", "crew.h")
+HEADERS = ("tile.h", "crew.h")
 FLAGS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-shared", "-fPIC")
 FOR_THIS_PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not every compiler knows every one
 _PATIENCE = 120  # seconds until a compiler that does not end is given up
@@ -23,12 +23,13 @@ class NotBuilt(Exception):
     """Why there is no library: the caller does without."""
 
 
-def library() -> Path:
-    """The compiled library: from the cache, or compiled now."""
-    target = cache_folder() / "native" / f"fedsofim-{fingerprint()}.so"
+def library(name: str) -> Path:
+    """The compiled `name`.cc: from the cache, or compiled now."""
+    source = Path(__file__).with_name(f"{name}.cc")
+    target = cache_folder() / "native" / f"{name}-{fingerprint(source)}.so"
     if not target.exists():
         try:
-            _compile(compiler(), target)
+            _compile(compiler(), source, target)
         except OSError as problem:
             raise NotBuilt(f"cannot write {target}: {problem.strerror}") from None
     return target
@@ -43,13 +44,12 @@ def compiler() -> str:
     return found[0]
 
 
-def fingerprint() -> str:
-    """Of everything that the library depends on; a home folder may be shared by machines with other processors."""
-    here = Path(__file__).parent
+def fingerprint(source: Path) -> str:
+    """Of everything that a library depends on; a home folder may be shared by machines with other processors."""
     how = (FLAGS, FOR_THIS_PROCESSOR, importlib.metadata.version("jaxlib"), platform.machine())
     sha = hashlib.sha256(repr(how).encode())
-    for name in (*SOURCES, *HEADERS):
-        sha.update((here / name).read_bytes())
+    for path in (source, *(source.with_name(name) for name in HEADERS)):
+        sha.update(path.read_bytes())
     sha.update(_processor().encode())
     return sha.hexdigest()[:16]
 
@@ -62,21 +62,20 @@ def _processor() -> str:
     return "".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU"))}))
 
 
-def _compile(cxx: str, target: Path) -> None:
+def _compile(cxx: str, source: Path, target: Path) -> None:
     """Compile beside the target and move it there, so that nobody ever loads half a library."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         out = Path(folder) / target.name
-        failures = [_attempt(cxx, processor, out) for processor in FOR_THIS_PROCESSOR if not out.exists()]
+        failures = [_attempt(cxx, processor, source, out) for processor in FOR_THIS_PROCESSOR if not out.exists()]
         if not out.exists():
             raise NotBuilt(f"{cxx} failed: {failures[-1]}")
         out.replace(target)
 
 
-def _attempt(cxx: str, processor: tuple[str, ...], out: Path) -> str:
+def _attempt(cxx: str, processor: tuple[str, ...], source: Path, out: Path) -> str:
     """Run the compiler; what it said is wrong."""
-    sources = [str(Path(__file__).parent / name) for name in SOURCES]
-    command = [cxx, *FLAGS, *processor, "-I", jax.ffi.include_dir(), "-o", str(out), *sources]
+    command = [cxx, *FLAGS, *processor, "-I", jax.ffi.include_dir(), "-o", str(out), str(source)]
     try:
         return _first_error(subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE).stderr)
     except subprocess.TimeoutExpired:

@@ -4,7 +4,7 @@
 
 namespace fedsofim {
 
-constexpr int64_t kBlock = 1 << 13;      // numbers whose products are added up in floats: few, so that they do not drift
+constexpr int64_t kBlock = 1 << 13;     // numbers whose products are added up in floats: few, so that they do not drift
 constexpr int64_t kChunk = 4 * kBlock;  // numbers worth waking a thread for
 
 struct Moments {

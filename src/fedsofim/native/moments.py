@@ -11,14 +11,14 @@ import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 
-from fedsofim.native import why_not
+from fedsofim.native import target, why_not
 
 LEAST = 2**13  # numbers: below, calling out of a compiled program costs more than the pass saves
 
 
 def fits(m: Any, g: Any) -> bool:
     """Is this a leaf for the library?"""
-    return m.size >= LEAST and m.dtype == g.dtype == jnp.float32 and not why_not()
+    return m.size >= LEAST and m.dtype == g.dtype == jnp.float32 and not why_not("moments")
 
 
 def moments(m: jax.Array, g: jax.Array, beta: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -29,7 +29,7 @@ def moments(m: jax.Array, g: jax.Array, beta: Any) -> tuple[jax.Array, jax.Array
 @custom_vmap
 def _moments(m, g, beta):
     outputs = (jax.ShapeDtypeStruct(m.shape, jnp.float32), jax.ShapeDtypeStruct((2,), jnp.float32))
-    m, sums = jax.ffi.ffi_call("fedsofim_moments", outputs, input_output_aliases={0: 0})(m, g, beta)
+    m, sums = jax.ffi.ffi_call(target("moments"), outputs, input_output_aliases={0: 0})(m, g, beta)
     return m, sums[0], sums[1]
 
 

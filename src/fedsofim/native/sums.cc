@@ -210,17 +210,17 @@ bool read(const XLA_FFI_CallFrame* frame, Problem* p) {
 
 }  // namespace fedsofim
 
-extern "C" XLA_FFI_Error* fedsofim_softmax_sums(XLA_FFI_CallFrame* frame) {
+extern "C" XLA_FFI_Error* fedsofim_sums(XLA_FFI_CallFrame* frame) {
   using namespace fedsofim;
   if (!is_call(frame)) return nullptr;
   Problem problem;
   if (!read(frame, &problem))
-    return complain(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "operands of softmax_sums do not fit each other");
+    return complain(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "operands of sums do not fit each other");
   memset(problem.out, 0, 4 * problem.settings * problem.clients * problem.d());
   if (problem.blocks == 0 || problem.size == 0 || problem.classes == 0) return nullptr;
   const int64_t slice = most(1, kSliceNumbers / problem.d());
   for (int64_t first = 0; first < problem.settings; first += slice)
     if (!run_slice(frame, problem, first, least(slice, problem.settings - first)))
-      return complain(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the sums of softmax_sums");
+      return complain(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "no memory for the clipped sums");
   return nullptr;
 }

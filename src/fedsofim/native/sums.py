@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
 
-from fedsofim.native import why_not
+from fedsofim.native import target, why_not
 from fedsofim.queries import Query, SoftmaxGradient
 from fedsofim.records import Records
 
@@ -22,7 +22,7 @@ from fedsofim.records import Records
 def fits(query: Query, theta: Any, records: Records) -> bool:
     """Is this a sum that the library computes?"""
     real = all(a.dtype == jnp.float32 for a in (theta, records.x, records.weight))
-    return type(query) is SoftmaxGradient and real and records.x.ndim == 3 and not why_not()
+    return type(query) is SoftmaxGradient and real and records.x.ndim == 3 and not why_not("sums")
 
 
 def fused_sums(theta: jax.Array, one_each: bool, records: Records, clients: int, clip: float) -> jax.Array:
@@ -39,7 +39,7 @@ def _sums(clients: int, clip: float) -> Any:
     @custom_vmap
     def sums(x, y, weight, owner, theta):
         out = jax.ShapeDtypeStruct((theta.shape[0], clients, *theta.shape[2:]), jnp.float32)
-        return jax.ffi.ffi_call("fedsofim_softmax_sums", out)(x, y, weight, owner, theta, np.float32(clip))
+        return jax.ffi.ffi_call(target("sums"), out)(x, y, weight, owner, theta, np.float32(clip))
 
     @sums.def_vmap
     def _swept(size: int, batched: Sequence[bool], *operands: jax.Array):

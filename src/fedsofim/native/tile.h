@@ -13,7 +13,7 @@
 namespace fedsofim {
 
 constexpr int kLanes = 16;
-constexpr int kTogether = 12;  // classes whose sums are kept in registers: 2 x 12 of AVX-512's 32
+constexpr int kTogether = 10;  // classes whose sums are kept in registers: 2 x 10 of AVX-512's 32
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
