@@ -22,8 +22,8 @@ SETTINGS, SEEDS = 24, 3
 
 
 def whole_run(quick: bool) -> dict[str, float]:
-    """70 rounds at 20 clients as a user calls them, everything compiled on the way. The split is JAX's own; the wait for
-    the C++ compiler, where it must run, is in its lowering."""
+    """70 rounds at 20 clients as a user calls them, everything compiled on the way. The split is JAX's own; a wait for
+    the C++ compiler counts as lowering."""
     import jax
 
     import fedsofim as fs
@@ -98,7 +98,7 @@ def sweep_by_calls(quick: bool) -> dict[str, float]:
     began = time.perf_counter()
     for given in chosen:
         for seed in range(SEEDS):
-            fs.train(data, fs.fedsofim(**given), fs.Budget(1.0), rounds=rounds, seed=seed, every=rounds)
+            fs.train(data, fs.make("fedsofim", given), fs.Budget(1.0), rounds=rounds, seed=seed, every=rounds)
     return {"seconds": time.perf_counter() - began, "runs": len(chosen) * SEEDS}
 
 

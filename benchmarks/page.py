@@ -188,20 +188,20 @@ def why_a_sweep_gains_no_more(results: Results) -> str:
     """What the sweep is compared with, and the least that any sweep could cost."""
     found = results.fresh
     sweep, alone, calls = found["sweep"]["seconds"], found["one-by-one"]["seconds"], found["calls"]
+    by_calls = sweep / (SETTINGS * SEEDS) / (calls["seconds"] / calls["runs"])
     text = (
-        f"**The sweep** costs {sweep / alone:.2f} of the same runs one by one in their cheapest form, and "
-        f"{sweep / (SETTINGS * SEEDS) / (calls['seconds'] / calls['runs']):.2f} of as many calls of `train`, each of which "
-        "compiles its settings in."
+        f"**The sweep** costs {sweep / alone:.2f} of the same runs one by one in their cheapest form, and {by_calls:.2f} of "
+        "as many calls of `train`, each of which compiles its settings in."
     )
-    if not results.multiplications:
+    if not results.multiplications or sweep <= alone / 2:
         return text
     floor = SETTINGS * SEEDS * ROUNDS * results.multiplications / (os.cpu_count() or 1)
     return (
-        f"{text} Half of one by one is out of reach because one by one is no longer slow: the multiplications of all runs, "
-        f"at the peak rate of both cores and with nothing else done, take {floor / alone:.2f} of it, and both must compile "
-        "before they begin. The wide products that a sweep was to gain from are as fast as the narrow ones in the fused pass, "
-        "which runs near that peak either way (table above); what a sweep still saves is transposing tiles, waiting for "
-        "memory, and the noise and steps of many runs at once."
+        f"{text} Half of one by one is out of reach because one by one is no longer slow: the multiplications of all "
+        f"runs, at the peak rate of all cores and with nothing else done, take {floor / alone:.2f} of it, and both must "
+        "compile before they begin. The wide products that a sweep was to gain from are no faster than the narrow ones "
+        "of the fused pass, which runs near that peak either way (table above); what a sweep still saves is transposing "
+        "tiles, waiting for memory, and the calls for noise and steps of single runs."
     )
 
 
