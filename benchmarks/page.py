@@ -68,6 +68,9 @@ Time **per record** over that of the reference problem: 1 means that padding and
 
 {padding}
 
+A thousand clients with a θ each have thirteen numbers of model for every record: their noise, their updates and the
+mean of them are what that line costs, not padding.
+
 ## The server's step
 SOFIM over `optax.adam` on d parameters, both with donated buffers. *Kept* is what the optimizer stores between steps
 and *scratch* what it holds during one, both in units of d numbers.
@@ -78,7 +81,8 @@ and *scratch* what it holds during one, both in units of d numbers.
 ![Time of a round against the size of the problem](performance.png)
 
 Exponents k of time ∝ size^k, fitted over all sizes, and over the last three, where no fixed cost hides the
-growth.
+growth. An end above 1 is a step, not a slope: between two of its sizes the problem outgrows the cache (32 MB here),
+and every number costs more from there on. A server step of a million parameters fits it, one of ten million does not.
 
 {curves}
 
@@ -190,18 +194,18 @@ def why_a_sweep_gains_no_more(results: Results) -> str:
     sweep, alone, calls = found["sweep"]["seconds"], found["one-by-one"]["seconds"], found["calls"]
     by_calls = sweep / (SETTINGS * SEEDS) / (calls["seconds"] / calls["runs"])
     text = (
-        f"**The sweep** costs {sweep / alone:.2f} of the same runs one by one in their cheapest form, and {by_calls:.2f} of "
-        "as many calls of `train`, each of which compiles its settings in."
+        f"**The sweep** costs {sweep / alone:.2f} of the same runs one by one in their cheapest form, and "
+        f"{by_calls:.2f} of as many calls of `train`, each of which compiles its settings in."
     )
     if not results.multiplications or sweep <= alone / 2:
         return text
     floor = SETTINGS * SEEDS * ROUNDS * results.multiplications / (os.cpu_count() or 1)
     return (
         f"{text} Half of one by one is out of reach because one by one is no longer slow: the multiplications of all "
-        f"runs, at the peak rate of all cores and with nothing else done, take {floor / alone:.2f} of it, and both must "
-        "compile before they begin. The wide products that a sweep was to gain from are no faster than the narrow ones "
-        "of the fused pass, which runs near that peak either way (table above); what a sweep still saves is transposing "
-        "tiles, waiting for memory, and the calls for noise and steps of single runs."
+        f"runs, at the peak rate of all cores and with nothing else done, take {floor / alone:.2f} of it, and both "
+        "must compile before they begin. The wide products that a sweep was to gain from are no faster than the narrow "
+        "ones of the fused pass, which runs near that peak either way (its parts are in the table above); what a sweep "
+        "still saves is transposing tiles, waiting for memory, and the calls for noise and steps of single runs."
     )
 
 

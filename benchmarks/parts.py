@@ -60,6 +60,13 @@ def parts(data: Split) -> dict[str, Turn]:
     }
 
 
+def noise_of(data: Split) -> Turn:
+    """A draw for every client, as a round with one theta per client makes it."""
+    keys = jax.random.split(jax.random.key(0), len(data.sizes))
+    size = initial_theta(data).size
+    return _part(jax.vmap(lambda key: jax.random.normal(key, (size,))), keys)
+
+
 def _part(function: Callable, *arguments: object) -> Turn:
     compiled = jax.jit(function)
     return timed(lambda: jax.block_until_ready(compiled(*arguments)))

@@ -339,3 +339,18 @@ def test_a_machine_without_a_compiler_trains_all_the_same(tmp_path):
 def test_the_wheel_carries_the_sources():
     folder = Path(native.__file__).parent
     assert all((folder / name).is_file() for name in ("sums.cc", "moments.cc", *build.HEADERS))
+
+
+@needs_compiler
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_a_thread_that_comes_late_touches_nothing_that_is_gone(sanitizer, tmp_path):
+    program, source = tmp_path / "late", Path(__file__).with_name("late_helpers.cc")
+    flags = ["-std=gnu++17", "-O1", "-march=native", "-pthread", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    folders = ["-I", str(Path(native.__file__).parent), "-I", jax.ffi.include_dir()]
+    command = [build.compiler(), str(source), *folders, *flags, "-o", str(program)]
+    built = subprocess.run(command, capture_output=True, text=True)
+    if built.returncode != 0 and "cannot find" in built.stderr:
+        pytest.skip(f"no library for -fsanitize={sanitizer} here")
+    assert built.returncode == 0, built.stderr
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr
