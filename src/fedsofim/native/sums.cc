@@ -10,11 +10,12 @@
 
 namespace fedsofim {
 
-constexpr int64_t kChunks = 32;
-constexpr int64_t kTilesInChunk = 4;      // at least: a chunk ends with writing its sums
-constexpr int64_t kTileNumbers = 1 << 13;  // of features: 32 kB, and as much for their transpose
-constexpr int64_t kSliceNumbers = 1 << 16;  // of sums that a thread adds to in turn: 256 kB
-constexpr int64_t kMostPartial = 1 << 24;  // of sums at the chunks' ends
+constexpr int64_t kChunks = 32;             // at most
+constexpr int64_t kTilesInChunk = 4;        // at least: a chunk ends with writing its sums
+constexpr int64_t kLanesInTile = 8;         // at most
+constexpr int64_t kTileNumbers = 1 << 13;   // features of a tile: 32 kB, and as much for their transpose
+constexpr int64_t kSliceNumbers = 1 << 16;  // sums that a thread adds to in turn: 256 kB
+constexpr int64_t kMostPartial = 1 << 24;   // sums at the chunks' ends
 
 inline int64_t lanes_up(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
@@ -29,7 +30,7 @@ struct Problem {
 
   int64_t d() const { return (p + 1) * classes; }
   int64_t width() const { return lanes_up(p); }
-  int64_t tile() const { return least(most(kTileNumbers / width() / kLanes * kLanes, kLanes), 8 * kLanes); }
+  int64_t tile() const { return kLanes * least(most(kTileNumbers / width() / kLanes, 1), kLanesInTile); }
   int64_t tiles_in_block() const { return (size + tile() - 1) / tile(); }
   int64_t tiles() const { return blocks * tiles_in_block(); }
   int64_t owner_of(int64_t tile) const { return owner[tile / tiles_in_block()]; }
@@ -96,7 +97,7 @@ Tile fetch(const Problem& p, int64_t number, Bench& bench) {
 void add_tile(const Job& job, const Tile& tile, int64_t client, Bench& bench) {
   const Problem& p = job.problem;
   const int64_t width = p.width(), stride = p.tile();
-  Lanes square[8];
+  Lanes square[kLanesInTile];
   for (int64_t i = 0; i < tile.count; i += kLanes) {
     float* columns = bench.columns + i * width;
     for (int64_t k = 0; k < width; k += kLanes)
@@ -202,10 +203,11 @@ bool read(const XLA_FFI_CallFrame* frame, Problem* p) {
         (float*)b[6]->data, x[0], x[1], x[2], theta[0], theta[1], out[1], theta[3], *(float*)b[5]->data};
   for (int i : {1, 2})
     if (b[i]->dims[0] != p->blocks || b[i]->dims[1] != p->size) return false;
+  if (p->p < 1 || b[3]->dims[0] != p->blocks || (p->thetas != 1 && p->thetas != p->clients)) return false;
+  if (theta[2] != p->p + 1 || out[0] != p->settings || out[2] != p->p + 1 || out[3] != p->classes) return false;
   for (int64_t i = 0; i < p->blocks; i++)
     if (p->owner[i] < (i ? p->owner[i - 1] : 0) || p->owner[i] >= p->clients) return false;
-  return b[3]->dims[0] == p->blocks && theta[2] == p->p + 1 && (p->thetas == 1 || p->thetas == p->clients) &&
-         out[0] == p->settings && out[2] == p->p + 1 && out[3] == p->classes;
+  return true;
 }
 
 }  // namespace fedsofim

@@ -22,7 +22,8 @@ from fedsofim.records import Records
 def fits(query: Query, theta: Any, records: Records) -> bool:
     """Is this a sum that the library computes?"""
     real = all(a.dtype == jnp.float32 for a in (theta, records.x, records.weight))
-    return type(query) is SoftmaxGradient and real and records.x.ndim == 3 and not why_not("sums")
+    shaped = records.x.ndim == 3 and records.x.shape[2] > 0
+    return type(query) is SoftmaxGradient and real and shaped and not why_not("sums")
 
 
 def fused_sums(theta: jax.Array, one_each: bool, records: Records, clients: int, clip: float) -> jax.Array:
