@@ -40,10 +40,11 @@ JAX:
 
 {reference}
 
-A round can take less than its own products because nobody computes them apart: the clipped sums are one pass in C++
-(`src/fedsofim/native`) that reads a tile of records once and does both products, the softmax and the clipping while it
-is in cache. XLA calls it; it is compiled at first use. {native}The lines *sums by XLA* are what a machine without a
-C++ compiler gets.
+Softmax, clipping, noise and step cost a round so little because its products are not computed apart: the clipped sums
+are one pass in C++ (`src/fedsofim/native`) that reads a tile of records once and does everything while it is in cache. XLA
+calls it; it is compiled at first use. {native}The lines *sums by XLA* are what a machine without a C++ compiler gets.
+A round called alone, as here, also waits for threads to wake, which is what its median has over its parts below; in a run
+ten rounds are one call.
 
 The parts of the round with one θ, each compiled alone, in the same units:
 
