@@ -13,7 +13,7 @@ import server_step
 from agreement import difference
 from clock import Ratio, Times, by_turns, timed
 from growth import EACH, ONE, Curve
-from ours import clipped_mean, clipped_sums, one_theta, round_of, theta_per_client
+from ours import clipped_mean, clipped_sums, one_of_ten, one_theta, round_of, theta_per_client
 from parts import NOISE, PASS, PRODUCTS_JAX, PRODUCTS_NUMPY, STEP, noise_of, parts, products, wide
 from problem import PATHMNIST, Shape, make, write
 from results import Line, PeerLine, StepLine
@@ -22,7 +22,7 @@ from targets import Target
 from fedsofim.data.partition import Split
 
 Tell = Callable[[str], None]
-ONE_XLA, EACH_XLA = f"{ONE}, sums by XLA", f"{EACH}, sums by XLA"
+ONE_OF_TEN, ONE_XLA, EACH_XLA = f"{ONE}, one of ten", f"{ONE}, sums by XLA", f"{EACH}, sums by XLA"
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def reference(data: Split, effort: Effort) -> dict[str, Times]:
     rounds = {
         ONE: timed(round_of(one_theta(data), data)),
         EACH: timed(round_of(theta_per_client(data), data)),
+        ONE_OF_TEN: one_of_ten(one_theta(data), data),
         ONE_XLA: timed(round_of(one_theta(data), data, fused=False)),
         EACH_XLA: timed(round_of(theta_per_client(data), data, fused=False)),
     }

@@ -4,7 +4,7 @@ import os
 
 from fresh import SEEDS, SETTINGS
 from growth import EACH, ONE
-from measure import EACH_XLA, ONE_XLA
+from measure import EACH_XLA, ONE_OF_TEN, ONE_XLA
 from ours import ROUNDS
 from results import Results
 from rivals import FLOWER_ENGINE, FLOWER_POLLED
@@ -14,6 +14,7 @@ from targets import number, row, table
 NAMES = {
     ONE: "one θ (DP-FedSOFIM)",
     EACH: "one θ per client (local steps)",
+    ONE_OF_TEN: "one θ, one of ten rounds in a call, as in a run",
     ONE_XLA: "one θ, sums by XLA",
     EACH_XLA: "one θ per client, sums by XLA",
 }
@@ -40,11 +41,10 @@ JAX:
 
 {reference}
 
-Softmax, clipping, noise and step cost a round so little because its products are not computed apart: the clipped sums
-are one pass in C++ (`src/fedsofim/native`) that reads a tile of records once and does everything while it is in cache. XLA
-calls it; it is compiled at first use. {native}The lines *sums by XLA* are what a machine without a C++ compiler gets.
-A round called alone, as here, also waits for threads to wake, which is what its median has over its parts below; in a run
-ten rounds are one call.
+Softmax, clipping, noise and step cost so little because the products are not computed apart: the clipped sums are one
+pass in C++ (`src/fedsofim/native`) that reads a tile of records once and does everything while it is in cache. XLA
+calls it; it is compiled at first use. {native}The lines *sums by XLA* are what a machine without a C++ compiler gets. A
+round called alone also waits for threads to wake; a run makes ten rounds a call.
 
 The parts of the round with one θ, each compiled alone, in the same units:
 
