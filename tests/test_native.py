@@ -336,11 +336,6 @@ def test_a_machine_without_a_compiler_trains_all_the_same(tmp_path):
     assert done.stdout.startswith("no C++ compiler") and done.stderr == ""
 
 
-def test_the_wheel_carries_the_sources():
-    folder = Path(native.__file__).parent
-    assert all((folder / name).is_file() for name in ("sums.cc", "moments.cc", *build.HEADERS))
-
-
 @needs_compiler
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_a_thread_that_comes_late_touches_nothing_that_is_gone(sanitizer, tmp_path):
