@@ -348,4 +348,6 @@ def test_a_thread_that_comes_late_touches_nothing_that_is_gone(sanitizer, tmp_pa
         pytest.skip(f"no library for -fsanitize={sanitizer} here")
     assert built.returncode == 0, built.stderr
     done = subprocess.run([str(program)], capture_output=True, text=True)
+    if "unexpected memory mapping" in done.stderr:
+        pytest.skip("this kernel spreads addresses wider than the compiler's sanitizer knows")
     assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr

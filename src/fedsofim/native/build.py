@@ -77,7 +77,8 @@ def _attempt(cxx: str, processor: tuple[str, ...], source: Path, out: Path) -> s
     """Run the compiler; what it said is wrong."""
     command = [cxx, *FLAGS, *processor, "-I", jax.ffi.include_dir(), "-o", str(out), str(source)]
     try:
-        return _first_error(subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE).stderr)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_PATIENCE)
+        return _first_error(done.stderr)
     except subprocess.TimeoutExpired:
         raise NotBuilt(f"{cxx} took more than {_PATIENCE} s") from None
 
