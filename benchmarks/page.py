@@ -196,7 +196,7 @@ def why_a_sweep_gains_no_more(results: Results) -> str:
     by_calls = sweep / (SETTINGS * SEEDS) / (calls["seconds"] / calls["runs"])
     text = (
         f"**The sweep** costs {sweep / alone:.2f} of the same runs one by one in their cheapest form, and "
-        f"{by_calls:.2f} of as many calls of `train`, each of which compiles its settings in."
+        f"{by_calls:.2f} of as many calls of `train`, which compile anew for every setting."
     )
     if not results.multiplications or sweep <= alone / 2:
         return text

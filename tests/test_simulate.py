@@ -115,9 +115,16 @@ def test_a_run_compiles_few_programs_however_many_rounds(toy):
 
 
 def test_other_seeds_and_budgets_compile_nothing(toy):
-    method = fedsofim(**SOFIM)
-    train(toy, method, Budget(1.0), 12)
-    assert not compiled(lambda: train(toy, method, Budget(3.0), 12, seed=5))
+    train(toy, fedsofim(**SOFIM), Budget(1.0), 12)
+    assert not compiled(lambda: train(toy, fedsofim(**SOFIM), Budget(3.0), 12, seed=5))
+    assert compiled(lambda: train(toy, fedsofim(lr=0.7), Budget(3.0), 12, seed=5))
+
+
+def test_equal_settings_are_one_method():
+    assert fedsofim(lr=0.5) is fedsofim(lr=0.5)
+    assert fedsofim(lr=0.5) is not fedsofim(lr=0.25)
+    with pytest.raises(InputError):
+        fedsofim(lr=-1.0)
 
 
 def test_where_a_run_is_cut_changes_nothing(toy, monkeypatch):

@@ -6,7 +6,8 @@ and takes a step. `federated_round` says that and nothing else; pricing is in pl
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, ParamSpec
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,23 @@ class Method(NamedTuple):
     memory: Callable[[Any], Any] = _nothing
     setup: Setup | None = None
     note: str = ""  # what a reader of results must know, e.g. that a preset is not private as claimed
+
+
+P = ParamSpec("P")
+
+
+def remembered(factory: Callable[P, Method]) -> Callable[P, Method]:
+    """A factory that gives the same Method for equal settings, so that its runs share one compiled program."""
+    kept = lru_cache(maxsize=64, typed=True)(factory)
+
+    @wraps(factory)
+    def build(*args: P.args, **kwargs: P.kwargs) -> Method:
+        try:
+            return kept(*args, **kwargs)
+        except TypeError:  # a setting that cannot be compared: a sweep's traced number
+            return factory(*args, **kwargs)
+
+    return build
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 from fedsofim.local import descend, one_step, steps_of
 from fedsofim.methods.fedavg import many_steps as fedavg_steps
 from fedsofim.release import Private
-from fedsofim.round import Method
+from fedsofim.round import Method, remembered
 from fedsofim.steps import check_count, check_not_negative, check_steps, scaled
 from fedsofim.trees import subtract
 
 
+@remembered
 def adafedprox(local_steps: int = 5, client_lr: float | None = None, server_lr: float | None = None,
                mu0: float = 0.05) -> Method:
     """Local steps with a fading proximal pull; a step size of None is automatic."""

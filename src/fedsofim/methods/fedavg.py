@@ -7,11 +7,12 @@ from typing import Any
 
 from fedsofim.local import descend, one_step, steps_of
 from fedsofim.release import Facts, Private
-from fedsofim.round import Method
+from fedsofim.round import Method, remembered
 from fedsofim.steps import check_count, check_steps, scaled
 from fedsofim.trees import add
 
 
+@remembered
 def fedavg(local_steps: int = 5, client_lr: float | None = None, server_lr: float | None = None) -> Method:
     """Federated averaging with private local steps; a step size of None is automatic (both None is best)."""
     check_count(local_steps=local_steps)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from fedsofim.heads import inverse_of, matrix, unmatrix
 from fedsofim.mechanisms import Independent, Mischarged
 from fedsofim.release import Facts, Private
-from fedsofim.round import Method, OneGradient, Setup
+from fedsofim.round import Method, OneGradient, Setup, remembered
 from fedsofim.steps import check_share, check_steps, dim, preconditioned_step, scaled, with_published
 from fedsofim.trees import subtract
 
@@ -27,6 +27,7 @@ class State(NamedTuple):
     shrink: jax.Array  # tr(P·A)/tr(A): how far P shrinks the squared size of features
 
 
+@remembered
 def fedfc(lr: float | None = None, gamma: float = 1.0, share: float = 0.1, feature_clip: float | None = None,
           as_published: bool = False, published_noise: float = 1.0) -> Method:
     """Preconditioned gradient descent; lr None is automatic, feature_clip None is the run's clip."""

@@ -1,9 +1,10 @@
 """DP-FedGD: gradient descent on the mean of noisy clipped gradients, theta -= eta·G. T releases."""
 
-from fedsofim.round import Method, server_method
+from fedsofim.round import Method, remembered, server_method
 from fedsofim.steps import check_steps, gradient_step, scale_by_step
 
 
+@remembered
 def fedgd(lr: float | None = None) -> Method:
     """Gradient descent on the averaged noisy gradient; lr None is automatic."""
     check_steps(lr=lr)

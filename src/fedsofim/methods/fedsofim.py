@@ -6,11 +6,12 @@ direction="momentum" is the form behind the published numbers; "gradient" is the
 import optax
 
 from fedsofim.release import Facts
-from fedsofim.round import Method, server_method
+from fedsofim.round import Method, remembered, server_method
 from fedsofim.steps import check_not_negative, check_steps, scale_by_step, sofim_step
 from fedsofim.transforms import Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
 
 
+@remembered
 def fedsofim(
     lr: float | None = None,
     rho: float = 0.5,

@@ -1,9 +1,10 @@
 """DP-FedYogi: Yogi on the averaged noisy gradient. T releases. The two forms are told apart in moments.py."""
 
 from fedsofim.moments import moment_method
-from fedsofim.round import Method
+from fedsofim.round import Method, remembered
 
 
+@remembered
 def fedyogi(lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3,
             bias_corrected: bool = True) -> Method:
     """Yogi at the server; lr None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""

@@ -13,7 +13,7 @@ import optax
 from fedsofim.errors import InputError, unknown
 from fedsofim.mechanisms import Diagonal, Independent, Mischarged, Tree, tree_levels
 from fedsofim.release import Facts
-from fedsofim.round import Method, OneGradient, server_method
+from fedsofim.round import Method, OneGradient, remembered, server_method
 from fedsofim.steps import check_steps, gradient_step, scale_by_step, with_published
 
 Noise = Literal["tree", "honaker", "diagonal"]
@@ -23,6 +23,7 @@ _NOTE = (
 )
 
 
+@remembered
 def ftrl(lr: float | None = None, noise: Noise = "tree", restart: int | None = None,
          as_published: bool = False) -> Method:
     """Noisy running sums; lr None is automatic. restart: rounds per tree (1: independent noise)."""

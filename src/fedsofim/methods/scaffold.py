@@ -10,7 +10,7 @@ from typing import Any
 from fedsofim.local import descend, steps_of
 from fedsofim.mechanisms import Independent, Mechanism, Mischarged
 from fedsofim.release import Facts, Private
-from fedsofim.round import Method
+from fedsofim.round import Method, remembered
 from fedsofim.steps import check_count, check_steps, scaled, with_published
 from fedsofim.trees import add, subtract, zeros
 
@@ -22,6 +22,7 @@ def _four_times(rounds: int) -> float:
     return 4.0 * rounds
 
 
+@remembered
 def scaffold(local_steps: int = 5, client_lr: float | None = None, server_lr: float | None = None,
              as_published: bool = False) -> Method:
     """Local steps with control variates; a step size of None is automatic."""
