@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from fedsofim.errors import InputError
 from fedsofim.flower.wire import PHASES, Arrays, Job, Phase, Request
 
-_POLL = 0.5  # seconds; Flower's own loop sleeps 3
+_POLL = 0.1  # seconds. Flower tells of a lost message only to who asks while its node is away, which may be short
 _NUDGE = 20.0  # seconds after which a node that has not answered is asked something easy
 
 
