@@ -315,6 +315,17 @@ def test_a_cache_that_cannot_be_written_is_a_reason(monkeypatch, tmp_path):
         build.library("sums")
 
 
+@needs_compiler
+def test_a_library_from_a_folder_that_others_can_write_is_not_loaded(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path))
+    folder = build.library("sums").parent
+    folder.chmod(0o777)
+    with pytest.raises(build.NotBuilt, match="others can write"):
+        build.library("sums")
+    folder.chmod(0o755)
+    assert build.library("sums").exists()
+
+
 def test_other_sources_or_processors_are_another_library(monkeypatch):
     sums, moments = (Path(build.__file__).with_name(name) for name in ("sums.cc", "moments.cc"))
     before = build.fingerprint(sums)

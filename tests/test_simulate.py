@@ -13,10 +13,10 @@ import pytest
 
 from fedsofim import records
 from fedsofim.errors import InputError
-from fedsofim.mechanisms import normal
 from fedsofim.methods.fedgd import fedgd
 from fedsofim.methods.fedsofim import fedsofim
 from fedsofim.models import Model, softmax_head
+from fedsofim.normals import normal
 from fedsofim.privacy import Budget
 from fedsofim.round import Method
 from fedsofim.simulate import simulate

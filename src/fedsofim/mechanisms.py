@@ -8,12 +8,13 @@ of unit std. Independent noise of unit std over T rounds costs T.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
 from fedsofim.errors import InputError
+from fedsofim.normals import normal
 
 
 class Mechanism(Protocol):
@@ -47,12 +48,6 @@ class Independent:
 
     def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
         return self.scale * normal(jax.random.fold_in(key, round), shape, dtype)
-
-
-def normal(key: jax.Array, shape: Sequence[int], dtype: Any) -> jax.Array:
-    """`jax.random.normal`, number for number. Drawn as one row: a short last axis would be unrolled into very long
-    machine code, which takes six times as long to compile."""
-    return jax.random.normal(key, (math.prod(shape),), dtype).reshape(tuple(shape))
 
 
 def draw_tree(mechanism: Mechanism, key: jax.Array, round: jax.Array, like: Sequence) -> list[jax.Array]:

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedsofim.mechanisms import normal
+from fedsofim.normals import normal
 from fedsofim.queries import Query, SoftmaxGradient
 
 

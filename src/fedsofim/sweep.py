@@ -142,7 +142,7 @@ def _score_group(plan: Plan, data: Split, values: list[np.ndarray], seeds: Seque
     hyper = np.repeat(np.stack(values), len(seeds), axis=0)
     seed = np.tile(np.arange(len(seeds), dtype=np.int32), len(values))
     width = batch_width(len(seed), _largest_array(plan, data, clients, starts))
-    pieces = np.array_split(np.resize(np.arange(len(seed)), -(-len(seed) // width) * width), -(-len(seed) // width))
+    pieces = np.resize(np.arange(len(seed)), (math.ceil(len(seed) / width), width))  # filled up from the first
     final = np.concatenate([np.asarray(_finals(static, clients, test, starts, hyper[i], seed[i])) for i in pieces])
     return final[: len(seed)].reshape(len(values), len(seeds)).astype(float)
 

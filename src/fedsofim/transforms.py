@@ -65,7 +65,7 @@ def scale_by_sofim(
         t = state.t.astype(real)
         correct = 1 / (1 - beta ** (t + 1)) if bias_correction else jnp.ones((), real)
         a, b = coefficients(square, along, correct, t)
-        if from_momentum:  # a is 0: one of seven passes over memory less
+        if from_momentum:  # a is 0: G need not be read again
             step = jax.tree.map(lambda m: b.astype(m.dtype) * m, momentum)
         else:
             step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
@@ -143,7 +143,7 @@ def _scalar_type(tree: Any) -> Any:
 
 
 def _moments(momentum: Any, updates: Any, beta: Any) -> tuple[Any, jax.Array, jax.Array]:
-    """(M, |M|², M·G) over all leaves, M = β·(the last M) + (1-β)·G. A sum that is not used is not computed."""
+    """(M, |M|², M·G) over all leaves, M = β·(the last M) + (1-β)·G. XLA drops a sum that nobody uses."""
     old, tree = jax.tree.flatten(momentum)
     new = [_leaf_moments(m, g, beta) for m, g in zip(old, jax.tree.leaves(updates), strict=True)]
     zero = jnp.zeros((), _scalar_type(momentum))

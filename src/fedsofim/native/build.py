@@ -27,12 +27,21 @@ def library(name: str) -> Path:
     """The compiled `name`.cc: from the cache, or compiled now."""
     source = Path(__file__).with_name(f"{name}.cc")
     target = cache_folder() / "native" / f"{name}-{fingerprint(source)}.so"
-    if not target.exists():
-        try:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_owner(target.parent)
+        if not target.exists():
             _compile(compiler(), source, target)
-        except OSError as problem:
-            raise NotBuilt(f"cannot write {target}: {problem.strerror}") from None
+    except OSError as problem:
+        raise NotBuilt(f"cannot write {target}: {problem.strerror}") from None
     return target
+
+
+def _check_owner(folder: Path) -> None:
+    """What lies here is loaded and run, so nobody else may put anything here."""
+    about = folder.stat()
+    if about.st_uid != os.getuid() or about.st_mode & 0o022:
+        raise NotBuilt(f"others can write to {folder}: chmod go-w it, or set FEDSOFIM_CACHE to a folder of your own")
 
 
 def compiler() -> str:
@@ -64,7 +73,6 @@ def _processor() -> str:
 
 def _compile(cxx: str, source: Path, target: Path) -> None:
     """Compile beside the target and move it there, so that nobody ever loads half a library."""
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         out = Path(folder) / target.name
         failures = [_attempt(cxx, processor, source, out) for processor in FOR_THIS_PROCESSOR if not out.exists()]
