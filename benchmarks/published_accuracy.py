@@ -24,8 +24,14 @@ from fedsofim.train import plan_for
 
 EPSILONS = (0.5, 1.0, 5.0, 10.0)
 NAMES = {
-    "fedgd": "DP-FedGD", "fedavg": "DP-FedAvg", "fedfc": "DP-FedFC", "scaffold": "DP-SCAFFOLD",
-    "fedadam": "DP-FedAdam", "fedyogi": "DP-FedYogi", "ftrl": "DP-FTRL", "adafedprox": "DP-AdaFedProx",
+    "fedgd": "DP-FedGD",
+    "fedavg": "DP-FedAvg",
+    "fedfc": "DP-FedFC",
+    "scaffold": "DP-SCAFFOLD",
+    "fedadam": "DP-FedAdam",
+    "fedyogi": "DP-FedYogi",
+    "ftrl": "DP-FTRL",
+    "adafedprox": "DP-AdaFedProx",
     "fedsofim": "DP-FedSOFIM",
 }
 Case = tuple[str, str, dict[str, Any]]  # method, label of the variant, settings
@@ -34,8 +40,21 @@ CASES: list[Case] = [
     ("fedsofim", "true cost, direction=gradient", {"preset": "paper-resnet20", "direction": "gradient"}),
     *((m, "as published", {"preset": "as_published"}) for m in ("ftrl", "scaffold", "fedfc")),
 ]
-FIELDS = ["dataset", "method", "variant", "epsilon_claimed", "epsilon_spent", "releases", "multiplier",
-          "sigma_g", "mean", "std", "seeds", "published_mean", "published_std"]
+FIELDS = [
+    "dataset",
+    "method",
+    "variant",
+    "epsilon_claimed",
+    "epsilon_spent",
+    "releases",
+    "multiplier",
+    "sigma_g",
+    "mean",
+    "std",
+    "seeds",
+    "published_mean",
+    "published_std",
+]
 
 
 def published(folder: Path) -> dict[tuple[str, str, float], tuple[str, str]]:
@@ -58,11 +77,27 @@ def row(data: Split, dataset: str, case: Case, epsilon: float, seeds: int, known
     accuracy = measure(data, plan, range(seeds))
     main = plan.program.charges[0]
     mean, std = known[dataset, NAMES[name], epsilon]
-    return dict(zip(FIELDS, [
-        dataset, NAMES[name], variant, epsilon, f"{plan.epsilon:.4g}", plan.releases,
-        f"{plan.multipliers[main.site]:.4g}", f"{plan.sigma_g:.5g}", f"{accuracy.mean():.2f}",
-        f"{accuracy.std():.2f}", seeds, mean, std,
-    ], strict=True))
+    return dict(
+        zip(
+            FIELDS,
+            [
+                dataset,
+                NAMES[name],
+                variant,
+                epsilon,
+                f"{plan.epsilon:.4g}",
+                plan.releases,
+                f"{plan.multipliers[main.site]:.4g}",
+                f"{plan.sigma_g:.5g}",
+                f"{accuracy.mean():.2f}",
+                f"{accuracy.std():.2f}",
+                seeds,
+                mean,
+                std,
+            ],
+            strict=True,
+        )
+    )
 
 
 def done_before(path: Path) -> list[dict]:

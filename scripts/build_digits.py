@@ -32,9 +32,7 @@ def main() -> None:
     if "--check" not in sys.argv[1:]:
         np.savez_compressed(OUT, allow_pickle=False, **arrays)
     with np.load(OUT) as shipped:
-        assert all(np.array_equal(shipped[key], values) for key, values in arrays.items()), (
-            "rebuild and commit"
-        )
+        assert all(np.array_equal(shipped[key], values) for key, values in arrays.items()), "rebuild and commit"
     data = load_embedded("digits")
     norms = np.linalg.norm(data.x_train, axis=1)
     print("feature norms, percentiles 1, 50, 99:", np.percentile(norms, [1, 50, 99]).round(2))

@@ -25,9 +25,7 @@ def compare(
 
 def tune(
     experiment: File,
-    out: Annotated[
-        Path, typer.Option(help="The TOML file of winners; an experiment reads it by tuned = FILE.")
-    ],
+    out: Annotated[Path, typer.Option(help="The TOML file of winners; an experiment reads it by tuned = FILE.")],
     strategy: Annotated[
         str,
         typer.Option(help="paper (coarse, then fine), common (24 equal trials), random, or grid (your own)."),
@@ -35,9 +33,7 @@ def tune(
     trials: Annotated[int, typer.Option(help="At most this many per stage, chosen at random; 0: all.")] = 0,
     rounds: Annotated[int, typer.Option(help="Rounds of every trial.")] = 50,
     seed: Annotated[int, typer.Option(help="Seed of the held-out share and of every trial.")] = 0,
-    holdout: Annotated[
-        float, typer.Option(help="Share of each client's training records to score on.")
-    ] = 0.1,
+    holdout: Annotated[float, typer.Option(help="Share of each client's training records to score on.")] = 0.1,
 ) -> None:
     """Search every method's settings on records held out of the training set. The test set is never read."""
     from fedsofim.cli import bar
@@ -48,17 +44,13 @@ def tune(
     search = Search(strategy, rounds, seed, holdout, trials)
     grids = {k: v.get("search") for k, v in read_toml(experiment).get("methods", {}).items()}
     for w in search_all(read_experiment(experiment), search, out, bar, experiment.parent, grids):
-        print(
-            f"{w.entry.label}, epsilon {w.epsilon:g}: {w.accuracy:.2f} % on validation records, {w.settings}"
-        )
+        print(f"{w.entry.label}, epsilon {w.epsilon:g}: {w.accuracy:.2f} % on validation records, {w.settings}")
     print(f"wrote {out}. {NOT_COVERED}")
 
 
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder written by fedsofim compare.")],
-    published: Annotated[
-        Path | None, typer.Option(help="Folder of published tables as CSV, to set beside.")
-    ] = None,
+    published: Annotated[Path | None, typer.Option(help="Folder of published tables as CSV, to set beside.")] = None,
 ) -> None:
     """Turn rows into tables (Markdown, LaTeX, CSV), statistics, figures and one HTML page."""
     from fedsofim.report.write import write_report

@@ -58,9 +58,7 @@ def show(results: Results) -> None:
             verdict(high[0] - low[0], low[1], high[1]),
         )
     console.print(printed)
-    console.print(
-        "* epsilon of the ledger of what each client releases, at delta 1e-05; mean ± std over seeds"
-    )
+    console.print("* epsilon of the ledger of what each client releases, at delta 1e-05; mean ± std over seeds")
     for note in footnotes(results):
         console.print(note)
 

@@ -98,9 +98,7 @@ class Experiment:
             if value not in get_args(known):
                 raise unknown(kind, value, get_args(known))
         for entry, epsilon in itertools.product(self.entries, self.epsilons):
-            methods.make(
-                entry.method, entry.at(epsilon), _preset_epsilon(epsilon)
-            )  # a wrong setting fails now
+            methods.make(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))  # a wrong setting fails now
 
 
 @dataclass(frozen=True)
@@ -163,8 +161,7 @@ def resolved(entry: Entry, epsilon: float) -> dict[str, Any]:
     settings = methods.resolve(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))
     kinds = get_type_hints(methods.factory(entry.method))  # TOML writes 1 where 1.0 is meant
     return {
-        k: float(v) if type(v) is int and float in (kinds[k], *get_args(kinds[k])) else v
-        for k, v in settings.items()
+        k: float(v) if type(v) is int and float in (kinds[k], *get_args(kinds[k])) else v for k, v in settings.items()
     }
 
 

@@ -41,9 +41,7 @@ def read_experiment(path: Path) -> Experiment:
 def read_toml(path: Path) -> dict[str, Any]:
     """A TOML file, with errors a reader can act on."""
     if not path.is_file():
-        raise InputError(
-            f"{path}: no such file; expected an experiment in TOML, for example experiments/demo.toml"
-        )
+        raise InputError(f"{path}: no such file; expected an experiment in TOML, for example experiments/demo.toml")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -55,15 +53,11 @@ def _entries(path: Path, label: str, given: Any) -> Iterable[Entry]:
     if not isinstance(given, dict) or "method" not in given:
         raise InputError(f"{path}: methods.{label} needs method = NAME, for example method = 'fedsofim'")
     settings = {k: v for k, v in given.items() if k not in _OWN and not isinstance(v, dict)}
-    by_epsilon = {
-        _epsilon(path, label, k): v for k, v in given.items() if k not in _OWN and isinstance(v, dict)
-    }
+    by_epsilon = {_epsilon(path, label, k): v for k, v in given.items() if k not in _OWN and isinstance(v, dict)}
     sweep = given.get("sweep", {})
     for values in itertools.product(*sweep.values()):
         more = dict(zip(sweep, values, strict=True))
-        suffix = "".join(
-            f" {k}={v:g}" if isinstance(v, int | float) else f" {k}={v}" for k, v in more.items()
-        )
+        suffix = "".join(f" {k}={v:g}" if isinstance(v, int | float) else f" {k}={v}" for k, v in more.items())
         overridden = {e: {**s, **more} for e, s in by_epsilon.items()}
         yield Entry(label + suffix, given["method"], {**settings, **more}, overridden)
 
@@ -81,9 +75,7 @@ def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:
 
 def _partition(path: Path, given: Any) -> Partition:
     if not isinstance(given, dict):
-        raise InputError(
-            f"{path}: partitions holds {given!r}; expected tables like {{kind = 'iid', clients = 20}}"
-        )
+        raise InputError(f"{path}: partitions holds {given!r}; expected tables like {{kind = 'iid', clients = 20}}")
     _known("key of a partition", given, [f.name for f in fields(Partition)])
     return Partition(**given)
 
@@ -92,9 +84,7 @@ def _epsilon(path: Path, label: str, key: str) -> float:
     try:
         return float(key)
     except ValueError:
-        raise InputError(
-            f"{path}: methods.{label}.{key} is a table; expected an epsilon as its name"
-        ) from None
+        raise InputError(f"{path}: methods.{label}.{key} is a table; expected an epsilon as its name") from None
 
 
 def _list(path: Path, table: dict[str, Any], key: str, kind: Any) -> list[Any]:

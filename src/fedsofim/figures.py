@@ -86,9 +86,7 @@ def draw_curves(axes: Any, series: Mapping[str, Sequence[Trace]], look: Mapping[
         )
         if len(traces) > 1:
             spread = accuracy.std(axis=0, ddof=1)
-            axes.fill_between(
-                rounds, mean - spread, mean + spread, color=style.colour, alpha=0.15, linewidth=0
-            )
+            axes.fill_between(rounds, mean - spread, mean + spread, color=style.colour, alpha=0.15, linewidth=0)
     axes.set_xlabel("round")
     axes.set_ylabel("test accuracy (%)")
 

@@ -19,9 +19,7 @@ def matrix(params: Any) -> jax.Array:
     if not isinstance(params, dict) and getattr(params, "ndim", 0) == 2:
         return params
     shapes = jax.tree.map(lambda a: a.shape, params)
-    raise InputError(
-        f"this method needs a linear head, theta (p+1, C) or w (p, C) with b (C,); the model has {shapes}"
-    )
+    raise InputError(f"this method needs a linear head, theta (p+1, C) or w (p, C) with b (C,); the model has {shapes}")
 
 
 def inverse_of(moment: jax.Array, gamma: Any) -> tuple[jax.Array, jax.Array]:

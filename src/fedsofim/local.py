@@ -19,8 +19,9 @@ _FRESH = Independent()
 Correction = Callable[[Any], Any]  # y -> what is added to the noisy gradient at y; data-free
 
 
-def descend(door: Private, params: Any, lr: Any, steps: int, correction: Correction | None = None,
-            noise: Mechanism = _FRESH) -> Any:
+def descend(
+    door: Private, params: Any, lr: Any, steps: int, correction: Correction | None = None, noise: Mechanism = _FRESH
+) -> Any:
     """y_K - θ after K steps y ← y - η_c·((S_i(y) + noise)/|D_i| + correction(y)) from y = θ."""
 
     def step(door: Private, y: Any) -> Any:
@@ -34,7 +35,6 @@ def descend(door: Private, params: Any, lr: Any, steps: int, correction: Correct
 
 def one_step(name: str, client_lr: Any, server_lr: Any) -> Method:
     """What a local-step method is at K = 1: gradient descent with step η_s·η_c."""
-
 
     def step(facts: Facts, d: int) -> Any:
         eta_c, eta_s = local_and_server_step(facts, d, 1, client_lr, server_lr)

@@ -25,8 +25,7 @@ class Moments(NamedTuple):
     second: Any
 
 
-def moment_method(name: str, rule: Rule, lr: Any, beta1: Any, beta2: Any, tau: Any,
-                  bias_corrected: bool) -> Method:
+def moment_method(name: str, rule: Rule, lr: Any, beta1: Any, beta2: Any, tau: Any, bias_corrected: bool) -> Method:
     """A one-gradient method with an adaptive server step; lr None is automatic."""
     check_steps(lr=lr, tau=tau)
     check_decay(beta1=beta1, beta2=beta2)
@@ -38,8 +37,9 @@ def moment_method(name: str, rule: Rule, lr: Any, beta1: Any, beta2: Any, tau: A
     return server_method(name, optimizer)
 
 
-def scale_by_moments(rule: Rule, beta1: Any, beta2: Any, tau: Any,
-                     bias_corrected: bool) -> optax.GradientTransformation:
+def scale_by_moments(
+    rule: Rule, beta1: Any, beta2: Any, tau: Any, bias_corrected: bool
+) -> optax.GradientTransformation:
     """m/(sqrt(v) + τ).
 
     >>> update = scale_by_moments("adam", 0.9, 0.99, 0.0, bias_corrected=True)

@@ -59,9 +59,7 @@ def run_cell(cell: Cell, data: Split) -> dict[str, Any]:
     """One run as plain data: what was asked, what came out, what it cost, and where it ran."""
     fixed, numbers, hyper = sweep.parts(cell.settings)
     method = sweep.sweepable(cell.method, fixed, numbers)
-    plan = plan_for(
-        data, method, cell.budget, cell.rounds, clip=cell.clip, trust=cell.trust, weights=cell.weights
-    )
+    plan = plan_for(data, method, cell.budget, cell.rounds, clip=cell.clip, trust=cell.trust, weights=cell.weights)
     began = time.perf_counter()
     params, trace = sweep.simulate_with(plan, data, cell.seed, hyper)
     seconds = time.perf_counter() - began
@@ -154,9 +152,7 @@ def only_process(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"{out}: another process is writing there; wait for it or choose another --out"
-            ) from None
+            raise InputError(f"{out}: another process is writing there; wait for it or choose another --out") from None
         yield
 
 

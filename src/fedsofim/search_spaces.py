@@ -111,9 +111,7 @@ COMMON: dict[str, list[Box]] = {
     "fedgd": [{"lr": ladder(0.02, 2.0, 24)}],
     "fedavg": [{"total_step": ladder(0.02, 2.0, 12), "local_steps": [1, 3], "server_lr": [1.0]}],
     "scaffold": [{"total_step": ladder(0.02, 2.0, 12), "local_steps": [1, 3], "server_lr": [1.0]}],
-    "adafedprox": [
-        {"total_step": ladder(0.02, 2.0, 12), "local_steps": [1, 3], "server_lr": [1.0], "mu0": [0.05]}
-    ],
+    "adafedprox": [{"total_step": ladder(0.02, 2.0, 12), "local_steps": [1, 3], "server_lr": [1.0], "mu0": [0.05]}],
     "fedfc": [{"lr": ladder(0.05, 5.0, 6), "gamma": [0.5, 2.0, 5.0, 20.0]}],
     "fedadam": [
         {"lr": ladder(0.003, 0.3, 6), "beta1": [0.9], "beta2": [0.99], "tau": [1e-3, 0.1]},
@@ -140,9 +138,7 @@ def combinations(boxes: list[Box]) -> list[dict[str, Any]]:
     >>> combinations([{"lr": [0.1, 0.2], "local_steps": [1]}])
     [{'lr': 0.1, 'local_steps': 1}, {'lr': 0.2, 'local_steps': 1}]
     """
-    found = (
-        dict(zip(box, values, strict=True)) for box in boxes for values in itertools.product(*box.values())
-    )
+    found = (dict(zip(box, values, strict=True)) for box in boxes for values in itertools.product(*box.values()))
     return [_written_out(s) for s in found]
 
 

@@ -72,8 +72,7 @@ def sign_step(facts: Facts, d: int) -> jax.Array:
     return jnp.asarray(REACH / facts.clip / math.sqrt(facts.rounds * d), jnp.float32)
 
 
-def local_and_server_step(facts: Facts, d: int, local_steps: int, client_lr: Any,
-                          server_lr: Any) -> tuple[Any, Any]:
+def local_and_server_step(facts: Facts, d: int, local_steps: int, client_lr: Any, server_lr: Any) -> tuple[Any, Any]:
     """(η_c, η_s) of a method with K local steps; None means automatic.
 
     A client alone has noise sqrt(n)·σ, so its own step is the rule's for that noise, which keeps it from

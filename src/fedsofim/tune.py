@@ -111,15 +111,11 @@ def stages(search: Search, method: str, grid: Any) -> list[list[Settings]]:
     """The settings each stage tries."""
     if search.strategy == "grid":
         if not grid:
-            raise InputError(
-                f"{method}: strategy grid needs search = {{lr = [0.1, 1.0]}} in the method's table"
-            )
+            raise InputError(f"{method}: strategy grid needs search = {{lr = [0.1, 1.0]}} in the method's table")
         return [_some(search_spaces.combinations([grid]), search)]
     known = search_spaces.PAPER if search.strategy == "paper" else search_spaces.COMMON
     if method not in known:
-        raise InputError(
-            f"{method} has no search space; use --strategy grid with search = {{...}} in its table"
-        )
+        raise InputError(f"{method} has no search space; use --strategy grid with search = {{...}} in its table")
     if search.strategy == "random":
         boxes = search_spaces.COMMON[method]
         return [search_spaces.random_settings(boxes, search.trials or search_spaces.TRIALS, search.seed)]
@@ -146,9 +142,7 @@ class Trials:
         self.path = path
         mend(path)
         lines = path.read_text().splitlines() if path.exists() else []
-        self.known = {
-            (t["label"], t["epsilon"], t["settings"]): t["accuracy"] for t in map(json.loads, lines)
-        }
+        self.known = {(t["label"], t["epsilon"], t["settings"]): t["accuracy"] for t in map(json.loads, lines)}
 
     def get(self, entry: Entry, epsilon: float, settings: Settings) -> float | None:
         return self.known.get((entry.label, epsilon, json.dumps(settings, sort_keys=True)))
@@ -172,9 +166,7 @@ def write_winners(path: Path, winners: list[Winner], search: Search, data: Split
         mine = [w for w in winners if w.entry.label == label]
         lines += ["", f'[methods."{label}"]', f'method = "{mine[0].entry.method}"']
         for w in mine:
-            lines += [
-                f'[methods."{label}"."{w.epsilon:g}"]  # validation {w.accuracy:.2f} %, {w.trials} trials'
-            ]
+            lines += [f'[methods."{label}"."{w.epsilon:g}"]  # validation {w.accuracy:.2f} %, {w.trials} trials']
             lines += [f"{k} = {json.dumps(v)}" for k, v in w.settings.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda file: file.write(("\n".join(lines) + "\n").encode()))

@@ -57,9 +57,7 @@ def test_each_record_alone_decides_its_features() -> None:
     assert together.min() >= 0 and together.max() <= 1
 
 
-@pytest.mark.parametrize(
-    "images", [np.zeros((2, 28, 28)), np.zeros((2, 27, 28), np.uint8), np.zeros(3, np.uint8)]
-)
+@pytest.mark.parametrize("images", [np.zeros((2, 28, 28)), np.zeros((2, 27, 28), np.uint8), np.zeros(3, np.uint8)])
 def test_extractor_refuses_what_is_not_images(images: np.ndarray) -> None:
     with pytest.raises(InputError, match="images"):
         gradient_histograms(images)

@@ -87,9 +87,7 @@ def test_continues_after_kill_9(tmp_path: Path) -> None:
         first.send_signal(signal.SIGKILL)
         first.communicate()
     assert not out.exists()
-    again = subprocess.run(
-        [sys.executable, "-c", SLOW, str(out), "0"], capture_output=True, text=True, check=True
-    )
+    again = subprocess.run([sys.executable, "-c", SLOW, str(out), "0"], capture_output=True, text=True, check=True)
     assert 1 <= again.stdout.count("batch") <= 3  # of 5
     with np.load(out) as stored:
         whole = np.arange(40 * 192, dtype=np.uint32).astype(np.uint8).reshape(40, 192)[:, :3]

@@ -31,9 +31,7 @@ def paint(folder: Path, classes: dict[str, int], seed: int = 0) -> Path:
     for name, count in classes.items():
         (folder / name).mkdir(parents=True)
         for k in range(count):
-            Image.fromarray(random.integers(0, 256, (20, 24, 3), dtype=np.uint8)).save(
-                folder / name / f"{k}.png"
-            )
+            Image.fromarray(random.integers(0, 256, (20, 24, 3), dtype=np.uint8)).save(folder / name / f"{k}.png")
     return folder
 
 

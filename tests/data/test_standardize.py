@@ -39,9 +39,7 @@ def test_standardises_every_part_and_says_so() -> None:
 
 
 def test_whitening_makes_the_public_covariance_the_identity() -> None:
-    public = Dataset.of(
-        "p", x_train=PUBLIC, y_train=np.arange(500) % 2, x_test=PUBLIC, y_test=np.arange(500) % 2
-    )
+    public = Dataset.of("p", x_train=PUBLIC, y_train=np.arange(500) % 2, x_test=PUBLIC, y_test=np.arange(500) % 2)
     white = standardize_public(public, public_stats(PUBLIC), whiten=True)
     np.testing.assert_allclose(np.cov(white.x_train.T), np.eye(4), atol=1e-4)
 

@@ -31,7 +31,11 @@ def test_presets_are_written_out_per_budget(tmp_path):
                  'preset = "paper-resnet20"\nrho = 2\n')  # fmt: skip
     assert resolved(found.entries[0], 0.5)["warmup"] == 10
     assert resolved(found.entries[0], 10.0) == {
-        "lr": 0.8, "rho": 2.0, "beta": 0.9, "bias_correction": False, "warmup": 0
+        "lr": 0.8,
+        "rho": 2.0,
+        "beta": 0.9,
+        "bias_correction": False,
+        "warmup": 0,
     }
 
 
@@ -44,9 +48,7 @@ def test_tuned_settings_are_entries_and_own_ones_win(tmp_path):
     (tmp_path / "t.toml").write_text(
         '[methods.A]\nmethod = "fedgd"\n[methods.A."1"]\nlr = 0.25\n[methods.B]\nmethod = "fedgd"\n'
     )
-    found = read(
-        tmp_path, MINIMAL.replace("[1]", "[1]\ntuned = 't.toml'") + "[methods.B]\nmethod = 'fedadam'\n"
-    )
+    found = read(tmp_path, MINIMAL.replace("[1]", "[1]\ntuned = 't.toml'") + "[methods.B]\nmethod = 'fedadam'\n")
     assert {e.label: e.method for e in found.entries} == {"A": "fedgd", "B": "fedadam"}
     assert resolved(found.entries[0], 1.0) == {"lr": 0.25}
 

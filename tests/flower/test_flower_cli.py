@@ -158,8 +158,6 @@ def test_a_node_needs_its_key(mistake, policy: Path, tmp_path: Path, no_process)
     assert "node.key: no such file" in mistake("node", "--policy", policy, "--superlink", "127.0.0.1:1", *files)
 
 
-
-
 # --- serve --------------------------------------------------------------------------------------------------
 
 

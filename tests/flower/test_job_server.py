@@ -257,8 +257,6 @@ def damaged(path: Path, how: str) -> bytes:
     }[how]()
 
 
-
-
 @pytest.mark.parametrize(
     "how",
     [

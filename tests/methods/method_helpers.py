@@ -50,8 +50,16 @@ def planned(data: Split, method: Method, epsilon: float | None, rounds: int = 4,
     return plan_for(data, method, None if epsilon is None else Budget(epsilon, 1e-5), rounds, **more)
 
 
-def final(data: Split, method: Method, epsilon: float | None = None, rounds: int = 4, *, seed: int = 0,
-          pool: bool = True, **more: Any) -> Any:
+def final(
+    data: Split,
+    method: Method,
+    epsilon: float | None = None,
+    rounds: int = 4,
+    *,
+    seed: int = 0,
+    pool: bool = True,
+    **more: Any,
+) -> Any:
     """Parameters after the run."""
     return simulate(planned(data, method, epsilon, rounds, **more), data, seed, every=rounds, pool=pool)[0]
 

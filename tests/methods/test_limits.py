@@ -74,8 +74,10 @@ def test_fedfc_with_huge_gamma_is_scaled_gradient_descent():
     [
         (fedgd(lr=0.3), optax.sgd(0.3)),
         (fedadam(lr=0.1, beta1=0.8, beta2=0.95, tau=1e-2), optax.adam(0.1, 0.8, 0.95, 1e-2)),
-        (fedyogi(lr=0.1, beta1=0.8, beta2=0.95, tau=1e-2),
-         optax.chain(optax.scale_by_yogi(0.8, 0.95, 1e-2, initial_accumulator_value=0.0), optax.scale(-0.1))),
+        (
+            fedyogi(lr=0.1, beta1=0.8, beta2=0.95, tau=1e-2),
+            optax.chain(optax.scale_by_yogi(0.8, 0.95, 1e-2, initial_accumulator_value=0.0), optax.scale(-0.1)),
+        ),
         (ftrl(lr=0.3), optax.sgd(0.3)),
     ],
     ids=["fedgd", "fedadam", "fedyogi", "ftrl"],

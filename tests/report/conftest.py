@@ -20,9 +20,7 @@ def finished(tmp_path_factory) -> Path:
     random = np.random.default_rng(0)
     y = np.arange(960) % 3
     x = (2 * random.normal(size=(3, 5))[y] + random.normal(size=(960, 5))).astype(np.float32)
-    np.savez(
-        folder / "cifar10_resnet20.npz", x_train=x[:900], y_train=y[:900], x_test=x[900:], y_test=y[900:]
-    )
+    np.savez(folder / "cifar10_resnet20.npz", x_train=x[:900], y_train=y[:900], x_test=x[900:], y_test=y[900:])
     experiment = Experiment(
         name="small <grid>",
         about="A test of the report.",

@@ -22,9 +22,7 @@ def with_curves(results: Results, curves: dict[str, list[float]]) -> Results:
     runs = []
     for r in results.runs:
         accuracy = np.array(curves[r.method]) + r.seed
-        runs.append(
-            replace(r, trace=Trace(np.arange(1, len(accuracy) + 1), accuracy, np.ones(len(accuracy))))
-        )
+        runs.append(replace(r, trace=Trace(np.arange(1, len(accuracy) + 1), accuracy, np.ones(len(accuracy)))))
     return replace(results, runs=tuple(runs))
 
 

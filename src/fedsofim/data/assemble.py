@@ -20,18 +20,14 @@ def assemble(
     codes, table = _coded(name, {part: joined_rows.y for part, joined_rows in rows.items()})
     sizes = [len(parts["train"].x) for parts in clients.values()]
     owner = np.repeat(np.arange(len(clients)), sizes)
-    arrays = {f"x_{part}": part_rows.x for part, part_rows in rows.items()} | {
-        f"y_{p}": y for p, y in codes.items()
-    }
+    arrays = {f"x_{part}": part_rows.x for part, part_rows in rows.items()} | {f"y_{p}": y for p, y in codes.items()}
     notes = notes | ({"labels": table} if table else {})
     if "test" not in rows:
         held = hold_out(name, arrays["y_train"], owner, holdout)
         arrays |= {"x_test": arrays["x_train"][held], "y_test": arrays["y_train"][held]}
         arrays |= {"x_train": arrays["x_train"][~held], "y_train": arrays["y_train"][~held]}
         owner = owner[~held]
-        notes |= {
-            "test": f"held out {held.sum()} of {len(held)} records ({holdout:g} of each label, seed {SEED})"
-        }
+        notes |= {"test": f"held out {held.sum()} of {len(held)} records ({holdout:g} of each label, seed {SEED})"}
     if len(clients) == 1:
         return Dataset.of(name, **arrays, notes=notes)
     return Dataset.of(name, **arrays, owner=owner.astype(np.int32), notes=notes | {"clients": list(clients)})
@@ -55,8 +51,7 @@ def hold_out(name: str, y: np.ndarray, owner: np.ndarray, fraction: float) -> np
         held[mine] &= not held[mine].all()
     if not held.any():
         raise InputError(
-            f"{name}: too few records per label to hold out {fraction:g} of them; give a test file "
-            "(test=FILE)"
+            f"{name}: too few records per label to hold out {fraction:g} of them; give a test file (test=FILE)"
         )
     return held
 
@@ -64,9 +59,7 @@ def hold_out(name: str, y: np.ndarray, owner: np.ndarray, fraction: float) -> np
 def _joined_parts(name: str, clients: dict[str, dict[str, Rows]], test: Rows | None) -> dict[str, Rows]:
     with_test = [parts["test"].origin for parts in clients.values() if "test" in parts]
     if test is not None and with_test:
-        raise InputError(
-            f"{name}: a test file was given, but {with_test[0]} holds a test part too; give one of them"
-        )
+        raise InputError(f"{name}: a test file was given, but {with_test[0]} holds a test part too; give one of them")
     train = [parts["train"] for parts in clients.values()]
     lists = {"train": train} | {
         part: [parts[part] for parts in clients.values() if part in parts] for part in ("val", "test")

@@ -36,9 +36,7 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(outputs)
         same = stride == 1 and inputs == outputs
         self.downsample = (
-            None
-            if same
-            else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            None if same else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -132,11 +130,7 @@ def _load_strictly(module: nn.Module, name: str, path: Path) -> None:
     try:
         state: Any = torch.load(path, map_location="cpu", weights_only=True)
         module.load_state_dict(state, strict=True)
-    except (
-        Exception
-    ) as problem:  # torch raises what the file makes it raise: RuntimeError, KeyError, pickle's own...
+    except Exception as problem:  # torch raises what the file makes it raise: RuntimeError, KeyError, pickle's own...
         lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
         reason = " ".join(lines[:2])[:200] or type(problem).__name__
-        raise InputError(
-            f"{path}: not the weights of {name} ({reason}); expected a state dict of tensors"
-        ) from None
+        raise InputError(f"{path}: not the weights of {name} ({reason}); expected a state dict of tensors") from None

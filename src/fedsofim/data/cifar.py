@@ -36,17 +36,11 @@ def read_cifar10(source: str | Path | None = None) -> Images:
     path = fetch(CIFAR10, source)
     try:
         with tarfile.open(path) as archive:
-            parts = {
-                part: _join([_batch(archive, batch) for batch in names]) for part, names in BATCHES.items()
-            }
+            parts = {part: _join([_batch(archive, batch) for batch in names]) for part, names in BATCHES.items()}
     except (tarfile.TarError, EOFError, OSError) as problem:
-        raise InputError(
-            f"{path}: not a readable .tar.gz archive ({problem}); expected {CIFAR10.file}"
-        ) from None
+        raise InputError(f"{path}: not a readable .tar.gz archive ({problem}); expected {CIFAR10.file}") from None
     except (pickle.UnpicklingError, KeyError, ValueError, AttributeError) as problem:
-        raise InputError(
-            f"{path}: not CIFAR-10's python archive ({problem}); expected {CIFAR10.url}"
-        ) from None
+        raise InputError(f"{path}: not CIFAR-10's python archive ({problem}); expected {CIFAR10.url}") from None
     return Images.of("cifar10", parts, {"source": f"CIFAR-10 (Krizhevsky, 2009), {path.name}"})
 
 
@@ -60,9 +54,7 @@ def _batch(archive: tarfile.TarFile, batch: str) -> tuple[np.ndarray, np.ndarray
 
 
 def _join(batches: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    return np.concatenate([images for images, _ in batches]), np.concatenate(
-        [labels for _, labels in batches]
-    )
+    return np.concatenate([images for images, _ in batches]), np.concatenate([labels for _, labels in batches])
 
 
 class _ArraysOnly(pickle.Unpickler):

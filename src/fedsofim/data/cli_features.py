@@ -15,13 +15,9 @@ from fedsofim.errors import InputError
 
 
 def features(
-    images: Annotated[
-        str, typer.Argument(help="cifar10, pathmnist, ..., a folder of class folders, or an .npz")
-    ],
+    images: Annotated[str, typer.Argument(help="cifar10, pathmnist, ..., a folder of class folders, or an .npz")],
     out: Annotated[Path, typer.Option(help="the .npz to write")],
-    backbone: Annotated[
-        str, typer.Option(help="resnet20, resnet56, vgg16_bn (extra torch), histograms")
-    ] = "resnet20",
+    backbone: Annotated[str, typer.Option(help="resnet20, resnet56, vgg16_bn (extra torch), histograms")] = "resnet20",
     source: Annotated[Path | None, typer.Option(help="a local copy of the set's file")] = None,
     weights: Annotated[Path | None, typer.Option(help="a local state dict of the backbone")] = None,
     public_stats: Annotated[Path | None, typer.Option(help="public images to take mean, std, cov of")] = None,

@@ -8,15 +8,11 @@ from fedsofim.data.rows import Rows
 from fedsofim.errors import InputError
 
 
-def read_clients(
-    folder: Path, label: str | None = None, drop: Sequence[str] = ()
-) -> dict[str, dict[str, Rows]]:
+def read_clients(folder: Path, label: str | None = None, drop: Sequence[str] = ()) -> dict[str, dict[str, Rows]]:
     """Each client's rows, by the name of its file, in sorted order."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected one file per client in it")
-    entries = sorted(
-        entry for entry in folder.iterdir() if not entry.name.startswith(".") and readable(entry)
-    )
+    entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith(".") and readable(entry))
     if len(entries) < 2:
         raise InputError(
             f"{folder}: {len(entries)} client files; a federation needs two or more, each {', '.join(KINDS)}"

@@ -27,10 +27,8 @@ EMBEDDED = {
         centre=CENTRE * 255,
         scale=SCALE / 255,
         notes={
-            "source": "Fashion-MNIST (Zalando SE, MIT licence), all 60,000 + 10,000 images in the "
-            "original order",
-            "features": "80 gradient-orientation histograms and mean intensities per image; no statistic "
-            "of the data",
+            "source": "Fashion-MNIST (Zalando SE, MIT licence), all 60,000 + 10,000 images in the original order",
+            "features": "80 gradient-orientation histograms and mean intensities per image; no statistic of the data",
         },
     ),
     "digits": Embedded(

@@ -33,9 +33,7 @@ def read_images_flat(path: Path) -> np.ndarray:
 def _read_classes(path: Path) -> tuple[np.ndarray, np.ndarray]:
     loose = _images_in(path)
     if loose:
-        raise InputError(
-            f"{loose[0]}: an image outside a class folder; expected {path}/CLASS/{loose[0].name}"
-        )
+        raise InputError(f"{loose[0]}: an image outside a class folder; expected {path}/CLASS/{loose[0].name}")
     folders = _folders(path)
     if not folders:
         raise InputError(f"{path}: no class folders in it; expected {path}/CLASS/IMAGE.png")

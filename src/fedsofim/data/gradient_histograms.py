@@ -10,9 +10,7 @@ from fedsofim.errors import InputError
 
 CELLS = 4  #: cells per side
 ORIENTATIONS = 4  #: bins over half a turn: a dark-to-light edge and a light-to-dark one look the same
-FLOOR = (
-    0.03  #: gradient magnitude (of 0..1) below which a cell counts as flat and is not blown up to unit norm
-)
+FLOOR = 0.03  #: gradient magnitude (of 0..1) below which a cell counts as flat and is not blown up to unit norm
 CENTRE = 0.3  #: subtracted by `scaled`, so that features are not all of one sign
 SCALE = 3.0  #: makes norms about 7: a softmax head's gradient (at most sqrt(2) times that) fills a clip of 10
 

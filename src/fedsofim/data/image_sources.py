@@ -22,9 +22,7 @@ def read_images(name_or_path: str | Path, source: str | Path | None = None) -> I
         return read_medmnist(str(name_or_path), source)
     path = Path(name_or_path)
     if source is not None:
-        raise InputError(
-            f"--source goes with a known set ({', '.join(IMAGE_SETS)}); '{path}' is a path already"
-        )
+        raise InputError(f"--source goes with a known set ({', '.join(IMAGE_SETS)}); '{path}' is a path already")
     if not path.exists():
         raise unknown("image set", str(name_or_path), IMAGE_SETS)
     return _read_path(path)
@@ -63,7 +61,5 @@ def _images_of_npz(path: Path) -> Images:
         )
     if arrays["x_train"].ndim == 2:
         raise InputError(f"{path}: x_train has one row of features per record already; use it as it is")
-    pairs = {
-        p: (arrays[f"x_{p}"], arrays[f"y_{p}"]) for p in PARTS if f"x_{p}" in arrays and f"y_{p}" in arrays
-    }
+    pairs = {p: (arrays[f"x_{p}"], arrays[f"y_{p}"]) for p in PARTS if f"x_{p}" in arrays and f"y_{p}" in arrays}
     return Images.of(path.stem, pairs, {"source": path.name})

@@ -38,6 +38,4 @@ def _numbers(name: str, part: str, labels: np.ndarray) -> np.ndarray:
     try:
         return labels.astype(float)
     except ValueError:
-        raise InputError(
-            f"{name}: the {part} part has text labels but training has numbers; use one kind"
-        ) from None
+        raise InputError(f"{name}: the {part} part has text labels but training has numbers; use one kind") from None

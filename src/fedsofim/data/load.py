@@ -60,9 +60,7 @@ def load(
     notes = {"source": path.name, **(notes_of_npz(path) if path.is_file() and path.suffix == ".npz" else {})}
     if path.is_dir():
         notes["features"] = "gradient histograms of the images resized to 32x32; no statistic of the data"
-    return assemble(
-        path.stem, {"": read_own(path, label, drop)}, _test_rows(test, label, drop), holdout, notes
-    )
+    return assemble(path.stem, {"": read_own(path, label, drop)}, _test_rows(test, label, drop), holdout, notes)
 
 
 def _load_known(name: str, source: str | Path | None, for_own_files: tuple) -> Dataset:

@@ -46,9 +46,7 @@ def read_medmnist(name: str, source: str | Path | None = None) -> Images:
     images = images_of_medmnist(name, path)
     worst = max(int(labels.max()) for _, labels in images.parts.values())
     if worst >= about.classes:
-        raise InputError(
-            f"{path}: label {worst}, but {name} has classes 0..{about.classes - 1}; is it another set?"
-        )
+        raise InputError(f"{path}: label {worst}, but {name} has classes 0..{about.classes - 1}; is it another set?")
     images.notes["source"] = f"{name} (MedMNIST v2, {about.licence}), {path.name}"
     return images
 
@@ -56,13 +54,10 @@ def read_medmnist(name: str, source: str | Path | None = None) -> Images:
 def images_of_medmnist(name: str, path: Path) -> Images:
     """Images from an `.npz` in MedMNIST's layout: train_images, train_labels, val_..., test_..."""
     arrays = read_arrays(path)
-    missing = [
-        f"{part}_{kind}" for part in PARTS for kind in ("images", "labels") if f"{part}_{kind}" not in arrays
-    ]
+    missing = [f"{part}_{kind}" for part in PARTS for kind in ("images", "labels") if f"{part}_{kind}" not in arrays]
     if missing:
         raise InputError(
-            f"{path}: no array {', '.join(missing)}; expected MedMNIST's layout, found "
-            f"{', '.join(arrays) or 'nothing'}"
+            f"{path}: no array {', '.join(missing)}; expected MedMNIST's layout, found {', '.join(arrays) or 'nothing'}"
         )
     pairs = {part: (arrays[f"{part}_images"], arrays[f"{part}_labels"]) for part in PARTS}
     return Images.of(name, pairs, {"source": path.name})

@@ -19,9 +19,7 @@ def rows_of_npz(path: Path) -> dict[str, Rows]:
     arrays = read_arrays(path)
     _explain_images(path, arrays)
     missing = [key for key in NEEDED if key not in arrays]
-    missing += [
-        f"{k}_{part}" for part in PARTS for k, other in ("xy", "yx") if _lonely(arrays, part, k, other)
-    ]
+    missing += [f"{k}_{part}" for part in PARTS for k, other in ("xy", "yx") if _lonely(arrays, part, k, other)]
     if missing:
         raise InputError(
             f"{path}: no array {', '.join(missing)}; expected x_train, y_train, x_test, y_test "
@@ -29,10 +27,7 @@ def rows_of_npz(path: Path) -> dict[str, Rows]:
             f"found {', '.join(arrays) or 'nothing'}"
         )
     found = [part for part in PARTS if f"x_{part}" in arrays]
-    return {
-        part: Rows.of(arrays[f"x_{part}"], arrays[f"y_{part}"], f"{path} (x_{part}, y_{part})")
-        for part in found
-    }
+    return {part: Rows.of(arrays[f"x_{part}"], arrays[f"y_{part}"], f"{path} (x_{part}, y_{part})") for part in found}
 
 
 def notes_of_npz(path: Path) -> dict[str, Any]:
@@ -51,9 +46,7 @@ def read_arrays(path: Path, only: tuple[str, ...] = ()) -> dict[str, np.ndarray]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except (zipfile.BadZipFile, OSError, EOFError) as problem:
-        raise InputError(
-            f"{path}: not a readable .npz file ({problem}); write it with np.savez_compressed"
-        ) from None
+        raise InputError(f"{path}: not a readable .npz file ({problem}); write it with np.savez_compressed") from None
     except ValueError as problem:
         if "allow_pickle" not in str(problem):
             raise

@@ -41,14 +41,10 @@ class Rows:
                 "and (records,)"
             )
         if len(x) == 0 or x.shape[1] == 0:
-            raise InputError(
-                f"{origin}: {len(x)} records of {x.shape[1]} features; expected one or more of each"
-            )
+            raise InputError(f"{origin}: {len(x)} records of {x.shape[1]} features; expected one or more of each")
         if x.dtype.kind not in "fiub":
             raise InputError(f"{origin}: features are {x.dtype}; expected numbers")
-        with np.errstate(
-            over="ignore"
-        ):  # too large for float32 becomes infinite, which the next line reports
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the next line reports
             x = x.astype(np.float32)
         _check_finite(x, origin, columns, place)
         return Rows(x, _labels(y, origin, place), origin, columns)
@@ -73,9 +69,7 @@ def _labels(y: np.ndarray, origin: str, place: Callable[[int], str]) -> np.ndarr
         raise InputError(f"{origin}: labels are {y.dtype}; expected whole numbers or text")
     odd = np.flatnonzero(~np.isfinite(y) | (y != np.floor(y))) if y.dtype.kind == "f" else []
     if len(odd):
-        raise InputError(
-            f"{origin}: {place(int(odd[0]))} has label {y[odd[0]]}; expected a whole number or text"
-        )
+        raise InputError(f"{origin}: {place(int(odd[0]))} has label {y[odd[0]]}; expected a whole number or text")
     return y.astype(np.int64)
 
 
@@ -85,9 +79,7 @@ def joined(parts: list[Rows]) -> Rows:
     parts = [_in_order(rows, first) for rows in parts]
     text = any(rows.y.dtype.kind == "U" for rows in parts)
     labels = [rows.y.astype(str) if text else rows.y for rows in parts]
-    return Rows(
-        np.concatenate([rows.x for rows in parts]), np.concatenate(labels), first.origin, first.columns
-    )
+    return Rows(np.concatenate([rows.x for rows in parts]), np.concatenate(labels), first.origin, first.columns)
 
 
 def _in_order(rows: Rows, like: Rows) -> Rows:
@@ -98,9 +90,7 @@ def _in_order(rows: Rows, like: Rows) -> Rows:
         if missing or extra:
             raise InputError(
                 f"{rows.origin}: its columns differ from those of {like.origin}: "
-                + "; ".join(
-                    f"{word} {', '.join(c)}" for word, c in (("missing", missing), ("only here", extra)) if c
-                )
+                + "; ".join(f"{word} {', '.join(c)}" for word, c in (("missing", missing), ("only here", extra)) if c)
             )
         order = [rows.columns.index(column) for column in like.columns]
         return Rows(rows.x[:, order], rows.y, rows.origin, like.columns)

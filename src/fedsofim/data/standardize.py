@@ -33,9 +33,7 @@ def public_stats(features: np.ndarray) -> PublicStats:
     [1.0, 1.0]
     """
     if features.ndim != 2 or len(features) < 2:
-        raise InputError(
-            f"public features have shape {features.shape}; expected two or more rows (images, features)"
-        )
+        raise InputError(f"public features have shape {features.shape}; expected two or more rows (images, features)")
     mean, cov = features.mean(axis=0, dtype=np.float64), np.cov(features, rowvar=False, dtype=np.float64)
     return PublicStats(mean, features.std(axis=0, dtype=np.float64), np.atleast_2d(cov), len(features))
 
@@ -50,9 +48,7 @@ def load_stats(path: str | Path) -> PublicStats:
     arrays = read_arrays(Path(path))
     missing = [key for key in ("mean", "std", "cov", "count") if key not in arrays]
     if missing:
-        raise InputError(
-            f"{path}: no array {', '.join(missing)}; expected mean, std, cov, count of public features"
-        )
+        raise InputError(f"{path}: no array {', '.join(missing)}; expected mean, std, cov, count of public features")
     return PublicStats(arrays["mean"], arrays["std"], arrays["cov"], int(arrays["count"]))
 
 

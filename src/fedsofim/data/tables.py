@@ -31,9 +31,7 @@ def read_csv(path: Path, label: str | None = None, drop: Sequence[str] = ()) -> 
     labels = np.char.strip(np.array(cells[header.index(chosen)]))
     empty = np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))
     if len(empty):
-        raise InputError(
-            f"{path}: line {lines[empty[0]]} has no label (column '{chosen}'); fill it or remove the line"
-        )
+        raise InputError(f"{path}: line {lines[empty[0]]} has no label (column '{chosen}'); fill it or remove the line")
     columns = _features(path, header, chosen, drop)
     x = np.column_stack([_numbers(path, column, cells[header.index(column)], lines) for column in columns])
     return Rows.of(x, _whole_numbers(labels), str(path), columns, lambda row: f"line {lines[row]}")
@@ -59,9 +57,7 @@ def read_parquet(path: Path, label: str | None = None, drop: Sequence[str] = ())
     for column in (chosen, *columns):
         _check_nulls(path, column, table[column].to_pylist() if table[column].null_count else [])
     y = _label_values(path, chosen, table[chosen])
-    return Rows.of(
-        np.column_stack([_arrow_numbers(path, c, table[c]) for c in columns]), y, str(path), columns
-    )
+    return Rows.of(np.column_stack([_arrow_numbers(path, c, table[c]) for c in columns]), y, str(path), columns)
 
 
 def _cells(path: Path) -> tuple[list[str], list[int], list[tuple[str, ...]]]:
@@ -145,17 +141,13 @@ def _whole_numbers(labels: np.ndarray) -> np.ndarray:
 
 def _check_nulls(path: Path, column: str, values: list[Any]) -> None:
     if None in values:
-        raise InputError(
-            f"{path}: row {values.index(None)}, column '{column}' is empty; remove or fill it first"
-        )
+        raise InputError(f"{path}: row {values.index(None)}, column '{column}' is empty; remove or fill it first")
 
 
 def _label_values(path: Path, column: str, values: Any) -> np.ndarray:
     plain = np.array(values.to_pylist())
     if plain.dtype.kind not in "fiubU":
-        raise InputError(
-            f"{path}: label column '{column}' holds {values.type}; expected whole numbers or text"
-        )
+        raise InputError(f"{path}: label column '{column}' holds {values.type}; expected whole numbers or text")
     return plain
 
 

@@ -17,8 +17,9 @@ from fedsofim.trees import subtract
 
 
 @remembered
-def adafedprox(local_steps: int = 5, client_lr: float | None = None, server_lr: float | None = None,
-               mu0: float = 0.05) -> Method:
+def adafedprox(
+    local_steps: int = 5, client_lr: float | None = None, server_lr: float | None = None, mu0: float = 0.05
+) -> Method:
     """Local steps with a fading proximal pull; a step size of None is automatic."""
     check_count(local_steps=local_steps)
     check_steps(client_lr=client_lr, server_lr=server_lr)

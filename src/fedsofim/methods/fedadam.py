@@ -5,8 +5,9 @@ from fedsofim.round import Method, remembered
 
 
 @remembered
-def fedadam(lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3,
-            bias_corrected: bool = True) -> Method:
+def fedadam(
+    lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3, bias_corrected: bool = True
+) -> Method:
     """Adam at the server; lr None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
     return moment_method("fedadam", "adam", lr, beta1, beta2, tau, bias_corrected)
 

@@ -18,8 +18,10 @@ from fedsofim.round import Method, OneGradient, Setup, remembered
 from fedsofim.steps import check_share, check_steps, dim, preconditioned_step, scaled, with_published
 from fedsofim.trees import subtract
 
-_NOTE = ("NOT PRIVATE AS CLAIMED: as published, features are not clipped for the covariance and its noise "
-         "is not charged; epsilon is infinite")
+_NOTE = (
+    "NOT PRIVATE AS CLAIMED: as published, features are not clipped for the covariance and its noise "
+    "is not charged; epsilon is infinite"
+)
 
 
 class State(NamedTuple):
@@ -28,8 +30,14 @@ class State(NamedTuple):
 
 
 @remembered
-def fedfc(lr: float | None = None, gamma: float = 1.0, share: float = 0.1, feature_clip: float | None = None,
-          as_published: bool = False, published_noise: float = 1.0) -> Method:
+def fedfc(
+    lr: float | None = None,
+    gamma: float = 1.0,
+    share: float = 0.1,
+    feature_clip: float | None = None,
+    as_published: bool = False,
+    published_noise: float = 1.0,
+) -> Method:
     """Preconditioned gradient descent; lr None is automatic, feature_clip None is the run's clip."""
     check_steps(lr=lr, gamma=gamma, feature_clip=feature_clip, published_noise=published_noise)
     check_share(share=share)

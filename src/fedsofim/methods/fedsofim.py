@@ -27,8 +27,15 @@ def fedsofim(
     """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison; lr None is automatic."""
     check_steps(lr=lr)
     check_not_negative(weight_decay=weight_decay)
-    settings = {"rho": rho, "beta": beta, "direction": direction, "bias_correction": bias_correction,
-                "warmup": warmup, "warmup_kind": warmup_kind, "variant": variant}
+    settings = {
+        "rho": rho,
+        "beta": beta,
+        "direction": direction,
+        "bias_correction": bias_correction,
+        "warmup": warmup,
+        "warmup_kind": warmup_kind,
+        "variant": variant,
+    }
     schedule(lr_schedule, 1.0, 1)  # an unknown name is an error now, not inside a compiled run
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:

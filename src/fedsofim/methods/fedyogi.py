@@ -5,8 +5,9 @@ from fedsofim.round import Method, remembered
 
 
 @remembered
-def fedyogi(lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3,
-            bias_corrected: bool = True) -> Method:
+def fedyogi(
+    lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3, bias_corrected: bool = True
+) -> Method:
     """Yogi at the server; lr None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
     return moment_method("fedyogi", "yogi", lr, beta1, beta2, tau, bias_corrected)
 

@@ -24,8 +24,9 @@ _NOTE = (
 
 
 @remembered
-def ftrl(lr: float | None = None, noise: Noise = "tree", restart: int | None = None,
-         as_published: bool = False) -> Method:
+def ftrl(
+    lr: float | None = None, noise: Noise = "tree", restart: int | None = None, as_published: bool = False
+) -> Method:
     """Noisy running sums; lr None is automatic. restart: rounds per tree (1: independent noise)."""
     check_steps(lr=lr)
     tree = Tree(restart, honaker=noise == "honaker")
@@ -40,8 +41,9 @@ def ftrl(lr: float | None = None, noise: Noise = "tree", restart: int | None = N
 
     layout = Independent() if restart == 1 else tree  # a tree of one round is a fresh draw
     client = OneGradient(Mischarged(Independent(), tree_levels) if as_published else layout)
-    return server_method("ftrl", optimizer, OneGradient(Diagonal) if noise == "diagonal" else client,
-                         _NOTE if as_published else "")
+    return server_method(
+        "ftrl", optimizer, OneGradient(Diagonal) if noise == "diagonal" else client, _NOTE if as_published else ""
+    )
 
 
 #: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published noise.

@@ -14,8 +14,10 @@ from fedsofim.round import Method, remembered
 from fedsofim.steps import check_count, check_steps, scaled, with_published
 from fedsofim.trees import add, subtract, zeros
 
-_NOTE = ("NOT AS CLAIMED: as published, the replace-one factor is counted twice; the noise is twice what the "
-         "budget needs, and less than the budget is spent")
+_NOTE = (
+    "NOT AS CLAIMED: as published, the replace-one factor is counted twice; the noise is twice what the "
+    "budget needs, and less than the budget is spent"
+)
 
 
 def _four_times(rounds: int) -> float:
@@ -23,8 +25,9 @@ def _four_times(rounds: int) -> float:
 
 
 @remembered
-def scaffold(local_steps: int = 5, client_lr: float | None = None, server_lr: float | None = None,
-             as_published: bool = False) -> Method:
+def scaffold(
+    local_steps: int = 5, client_lr: float | None = None, server_lr: float | None = None, as_published: bool = False
+) -> Method:
     """Local steps with control variates; a step size of None is automatic."""
     check_count(local_steps=local_steps)
     check_steps(client_lr=client_lr, server_lr=server_lr)
@@ -45,9 +48,11 @@ def scaffold(local_steps: int = 5, client_lr: float | None = None, server_lr: fl
 
 
 #: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published noise.
-PRESETS = with_published({
-    0.5: {"local_steps": 1, "client_lr": 0.2, "server_lr": 0.5},
-    1.0: {"local_steps": 5, "client_lr": 0.1, "server_lr": 0.5},
-    5.0: {"local_steps": 7, "client_lr": 0.1, "server_lr": 0.5},
-    10.0: {"local_steps": 7, "client_lr": 0.05, "server_lr": 1.0},
-})
+PRESETS = with_published(
+    {
+        0.5: {"local_steps": 1, "client_lr": 0.2, "server_lr": 0.5},
+        1.0: {"local_steps": 5, "client_lr": 0.1, "server_lr": 0.5},
+        5.0: {"local_steps": 7, "client_lr": 0.1, "server_lr": 0.5},
+        10.0: {"local_steps": 7, "client_lr": 0.05, "server_lr": 1.0},
+    }
+)
