@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from fedsofim.flower.noise import Bits, fresh_secret, lattice_normal
+from fedsofim.deploy.noise import Bits, fresh_secret, lattice_normal
 
 
 def fastest(run: Callable[[], object], repeats: int = 5) -> float:

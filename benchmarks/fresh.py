@@ -63,7 +63,8 @@ def sweep_together(quick: bool) -> dict[str, float]:
     """All settings and seeds as one program."""
     from problem import make
 
-    from fedsofim import Budget, sweep
+    from fedsofim import Budget
+    from fedsofim.simulation import sweep
 
     data, rounds = make(), 7 if quick else 70
     began = time.perf_counter()
@@ -75,8 +76,9 @@ def sweep_one_by_one(quick: bool) -> dict[str, float]:
     """The same runs one after another, in the cheapest way: planned and compiled once, scored after the last round."""
     from problem import make
 
-    from fedsofim import Budget, sweep
-    from fedsofim.train import plan_for
+    from fedsofim import Budget
+    from fedsofim.simulation import sweep
+    from fedsofim.simulation.training import plan_for
 
     data, rounds = make(), 7 if quick else 70
     began = time.perf_counter()
@@ -107,8 +109,8 @@ def paper_grid(quick: bool) -> dict[str, float]:
     import numpy as np
     from problem import make
 
-    from fedsofim.experiment_file import read_experiment
-    from fedsofim.runner import run_experiment
+    from fedsofim.experiments.grid_file import read_experiment
+    from fedsofim.experiments.runner import run_experiment
 
     grid = read_experiment(Path(__file__).parents[1] / "experiments" / "paper-cifar10-noniid.toml")
     grid = replace(grid, datasets=("synthetic.npz",), rounds=2 if quick else grid.rounds)

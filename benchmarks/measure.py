@@ -134,7 +134,7 @@ def padding(data: Split, effort: Effort, tell: Tell) -> list[Line]:
         for kind, plan in ((ONE, one_theta), (EACH, theta_per_client)):
             pair = {"it": timed(round_of(plan(other), other)), "reference": timed(round_of(plan(data), data))}
             times = by_turns(pair, effort.turns, 2)
-            ratio = Ratio.of(times["it"], times["reference"], len(data.data.y_train) / shape.records)
+            ratio = Ratio.of(times["it"], times["reference"], len(data.dataset.y_train) / shape.records)
             lines.append(Line(f"{name}, {kind}", ratio))
         if len(other.sizes) >= MANY:
             lines.append(noise_line(data, other, effort))

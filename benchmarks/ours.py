@@ -11,16 +11,20 @@ import numpy as np
 from clock import Turn, timed
 from problem import BETA, CLIP, LR, RHO, initial_theta
 
-from fedsofim import native, simulate
+from fedsofim import native
+from fedsofim.core.budget import Budget
+from fedsofim.core.plan import Plan
+from fedsofim.core.door import Facts, Door
+from fedsofim.core.release import client_sums
+from fedsofim.core.cohort import Carry
+from fedsofim.core.method import Method
+from fedsofim.core.round import federated_round
 from fedsofim.data.partition import Split
 from fedsofim.methods.fedavg import many_steps
 from fedsofim.methods.fedsofim import fedsofim
-from fedsofim.plan import Plan
-from fedsofim.privacy import Budget
-from fedsofim.release import Facts, Private, client_sums
-from fedsofim.round import Carry, Method, federated_round
-from fedsofim.simulate import federation, start
-from fedsofim.train import plan_for
+from fedsofim.simulation import simulator as simulate
+from fedsofim.simulation.simulator import cohort_of, start
+from fedsofim.simulation.training import plan_for
 
 ROUNDS = 70
 
@@ -60,7 +64,7 @@ def one_of_ten(plan: Plan, data: Split) -> Turn:
     init_key, noise_key = simulate.keys(0)
     clients = federation(plan, data, noise_key, plan.pooled)
     static = simulate.Static.of(plan, plan.pooled, plan.rounds)  # measured after round 70, which is not among them
-    test = jax.device_put((data.data.x_test, data.data.y_test))
+    test = jax.device_put((data.dataset.x_test, data.dataset.y_test))
     now = [start(plan, clients, data, init_key), simulate.unmeasured(plan.rounds)]
 
     def ten() -> None:
@@ -94,7 +98,7 @@ def fused_pass(data: Split) -> Callable[[], object]:
 def clipped_sums(data: Split, theta: np.ndarray | None = None) -> np.ndarray:
     """Every client's clipped sum at theta, without noise, (clients, p+1, C), as a round with local steps has it."""
 
-    def client(door: Private, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+    def client(door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
         total = door.gradient(params)
         return total, total
 

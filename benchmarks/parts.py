@@ -15,8 +15,8 @@ from problem import BETA, LR, RHO, initial_theta
 
 from fedsofim import native
 from fedsofim.data.partition import Split
+from fedsofim.methods._sofim import sofim
 from fedsofim.native import build
-from fedsofim.transforms import sofim
 
 PRODUCTS_NUMPY, PRODUCTS_JAX = "X·θ and XᵀR, NumPy", "X·θ and XᵀR, JAX"
 WIDE = "as many multiplications in one wide product, NumPy"
@@ -27,7 +27,7 @@ _SIDE = 1024  # of the wide product
 
 def products(data: Split) -> dict[str, Turn]:
     """The two matrix products of a round at its shapes, in both libraries."""
-    x, theta = data.data.x_train, initial_theta(data)[:-1]
+    x, theta = data.dataset.x_train, initial_theta(data)[:-1]
     r = np.random.default_rng(2).standard_normal((len(x), theta.shape[1]), np.float32)
     on_device = [jnp.asarray(a) for a in (x, theta, r)]
     both = jax.jit(lambda x, theta, r: (x @ theta, r.T @ x))
@@ -43,7 +43,7 @@ def wide(data: Split) -> dict[str, Turn]:
     Its seconds are scaled to the number of multiplications that a round's two products make.
     """
     a, b = np.random.default_rng(3).standard_normal((2, _SIDE, _SIDE), np.float32)
-    ours = 2 * data.data.x_train.size * data.data.classes
+    ours = 2 * data.dataset.x_train.size * data.dataset.classes
     turn = timed(lambda: a @ b)
     return {WIDE: lambda repeats: [t * ours / _SIDE**3 for t in turn(repeats)]}
 

@@ -45,7 +45,7 @@ def make(shape: Shape = Shape()) -> Split:
 
 def initial_theta(data: Split) -> np.ndarray:
     """A head far enough from zero that its softmax is not flat, so that gradients differ in size."""
-    shape = (data.data.x_train.shape[1] + 1, data.data.classes)
+    shape = (data.dataset.x_train.shape[1] + 1, data.dataset.classes)
     return 0.1 * np.random.default_rng(1).standard_normal(shape, np.float32)
 
 
@@ -53,6 +53,6 @@ def write(data: Split, std: float, path: Path) -> None:
     """The problem as the peers read it: records in the order of their clients."""
     order = np.concatenate(data.parts)
     np.savez(
-        path, x=data.data.x_train[order], y=data.data.y_train[order], sizes=np.array(data.sizes),
+        path, x=data.dataset.x_train[order], y=data.dataset.y_train[order], sizes=np.array(data.sizes),
         theta=initial_theta(data), clip=CLIP, std=std, lr=LR, rho=RHO, beta=BETA,
     )  # fmt: skip

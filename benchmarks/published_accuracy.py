@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.data.load import load
+from fedsofim.core.budget import Budget
+from fedsofim.core.plan import Plan
+from fedsofim.data.loading import load
 from fedsofim.data.partition import Split, split
 from fedsofim.methods import make
-from fedsofim.plan import Plan
-from fedsofim.privacy import Budget
-from fedsofim.simulate import simulate
-from fedsofim.train import plan_for
+from fedsofim.simulation.simulator import simulate
+from fedsofim.simulation.training import plan_for
 
 EPSILONS = (0.5, 1.0, 5.0, 10.0)
 NAMES = {

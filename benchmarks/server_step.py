@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 from clock import Ratio, Times, Turn, by_turns, timed
 
-from fedsofim.transforms import sofim
+from fedsofim.methods._sofim import sofim
 
 OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
     "SOFIM, momentum form": lambda: sofim(0.8),

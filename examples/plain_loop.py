@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fedsofim.core.gaussian import mu_of
 from fedsofim.data import load
 from fedsofim.data.partition import iid
-from fedsofim.privacy import mu_of
 
 Noise = Callable[[int, int], np.ndarray]  # (round, client) -> a standard normal array shaped like theta
 

@@ -15,7 +15,7 @@ import numpy as np
 from linear_probe import probe
 
 from fedsofim.data.embedded import load_embedded
-from fedsofim.data.gradient_histograms import gradient_histograms
+from fedsofim.data.orientation_histograms import gradient_histograms
 
 IMAGES = Path("/usr/share/datasets/fashion-mnist")
 OUT = Path(__file__).parents[1] / "src/fedsofim/data/files/fashion.npz"

@@ -2,48 +2,74 @@
 
 >>> import fedsofim as fs
 >>> data = fs.load("digits")
->>> run = fs.train(fs.split(data, clients=4, alpha=None), fs.fedsofim(), fs.Budget(epsilon=5, delta=1e-5), rounds=20)
+>>> run = fs.train(fs.split(data, clients=4, iid=True), fs.fedsofim(), fs.Budget(epsilon=5, delta=1e-5), rounds=20)
 >>> f"{run.plan.releases} releases, epsilon {run.plan.epsilon:.4f}"
 '20 releases, epsilon 5.0000'
 """
 
+from importlib.metadata import version
+
+from fedsofim.core.budget import NO_PRIVACY, Budget
+from fedsofim.core.door import Door, Facts
+from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.gaussian import delta_of, epsilon_of, mu_of
+from fedsofim.core.method import Method, OneGradient, Setup, server_method
+from fedsofim.core.models import Model, softmax_head
+from fedsofim.core.plan import Plan, make_plan
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.errors import InputError, Refused
 from fedsofim.methods import make
+from fedsofim.methods._sofim import scale_by_sofim, sofim
+from fedsofim.methods.adafedprox import adafedprox
+from fedsofim.methods.fedadam import fedadam
+from fedsofim.methods.fedavg import fedavg
+from fedsofim.methods.fedfc import fedfc
 from fedsofim.methods.fedgd import fedgd
 from fedsofim.methods.fedsofim import fedsofim
-from fedsofim.models import Model, softmax_head
-from fedsofim.plan import Plan, plan
-from fedsofim.privacy import Budget, delta_of, epsilon_of, mu_of
-from fedsofim.release import Facts, Private
-from fedsofim.round import Method, OneGradient, Setup, server_method
-from fedsofim.train import Run, train
-from fedsofim.transforms import scale_by_sofim, sofim
+from fedsofim.methods.fedyogi import fedyogi
+from fedsofim.methods.ftrl import ftrl
+from fedsofim.methods.scaffold import scaffold
+from fedsofim.progress import Progress, progress_bar
+from fedsofim.simulation.training import Run, train
+
+__version__ = version("fedsofim")
 
 __all__ = [
+    "NO_PRIVACY",
     "Budget",
     "Dataset",
+    "Door",
     "Facts",
+    "FeatureMoments",
     "InputError",
     "Method",
     "Model",
     "OneGradient",
     "Plan",
-    "Private",
+    "Progress",
     "Refused",
     "Run",
     "Setup",
     "Split",
+    "__version__",
+    "adafedprox",
     "by_owner",
     "delta_of",
     "epsilon_of",
+    "fedadam",
+    "fedavg",
+    "fedfc",
     "fedgd",
     "fedsofim",
+    "fedyogi",
+    "ftrl",
     "load",
     "make",
+    "make_plan",
     "mu_of",
-    "plan",
+    "progress_bar",
+    "scaffold",
     "scale_by_sofim",
     "server_method",
     "sofim",

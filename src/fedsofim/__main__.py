@@ -1,6 +1,6 @@
 """`python -m fedsofim` is the command line."""
 
-from fedsofim.cli import main
+from fedsofim.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -11,6 +12,26 @@ class InputError(ValueError):
 
 class Refused(InputError):
     """A client's program would let something leave that is not priced, so it does not run."""
+
+
+def is_number(value: Any) -> bool:
+    """A real number, NumPy's included; True and False are not.
+
+    >>> is_number(1), is_number(1.5), is_number("1"), is_number(True)
+    (True, True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """A whole number, NumPy's included."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def expect_whole(name: str, value: Any, least: int) -> None:
+    """An error unless the value is a whole number of at least so much."""
+    if not is_whole(value) or value < least:
+        raise InputError(f"{name} is {value!r}; expected a whole number, at least {least}")
 
 
 def one_of(kind: str, value: str, known: Iterable[str]) -> Any:

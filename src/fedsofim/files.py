@@ -1,4 +1,4 @@
-"""Files that are whole or absent."""
+"""Files that are whole or absent, and the folder where fetched and compiled ones are kept."""
 
 import os
 from collections.abc import Callable
@@ -17,3 +17,15 @@ def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A text file, whole or absent."""
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
+def cache_folder() -> Path:
+    """Where downloads and compiled code are kept: FEDSOFIM_CACHE if set, else the system's cache folder."""
+    import pooch  # slow to import
+
+    return Path(os.environ.get("FEDSOFIM_CACHE") or pooch.os_cache("fedsofim"))

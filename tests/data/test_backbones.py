@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsofim.data import load
-from fedsofim.data.extract import extract, extractor, torch_extractor
+from fedsofim.data.extraction import extract, extractor, torch_extractor
 from fedsofim.data.image_sources import read_images
 from fedsofim.data.images import Images
 from fedsofim.errors import InputError

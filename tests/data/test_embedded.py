@@ -8,7 +8,7 @@ import pytest
 
 from fedsofim.data import load, names
 from fedsofim.data.embedded import EMBEDDED
-from fedsofim.data.gradient_histograms import gradient_histograms, scaled
+from fedsofim.data.orientation_histograms import gradient_histograms, scaled
 from fedsofim.errors import InputError
 
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")

@@ -59,8 +59,8 @@ def test_repeats_by_seed_and_stays_finite_on_two_leaves(name: str):
 def test_one_client_learns(name: str):
     data = blobs((120,))
     theta = np.asarray(final(data, make(name), 1000.0, rounds=40))
-    x = data.data.x_test
-    right = np.argmax(x @ theta[:-1] + theta[-1], axis=1) == data.data.y_test
+    x = data.dataset.x_test
+    right = np.argmax(x @ theta[:-1] + theta[-1], axis=1) == data.dataset.y_test
     assert right.mean() > 0.8
 
 

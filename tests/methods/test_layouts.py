@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from method_helpers import TWO_LEAVES, blobs, planned
 
+from fedsofim.core.budget import Budget
+from fedsofim.core.gaussian import epsilon_of
+from fedsofim.core.mechanisms import Diagonal, Independent, Mechanism, Mischarged, Tree, tree_levels
+from fedsofim.core.door import Facts
+from fedsofim.core.method import OneGradient, server_method
 from fedsofim.errors import InputError
-from fedsofim.mechanisms import Diagonal, Independent, Mechanism, Mischarged, Tree, tree_levels
 from fedsofim.methods import make
-from fedsofim.privacy import Budget, epsilon_of
-from fedsofim.release import Facts
-from fedsofim.round import OneGradient, server_method
-from fedsofim.steps import gradient_step, preconditioned_step
-from fedsofim.transforms import sofim
+from fedsofim.methods._sofim import sofim
+from fedsofim.methods._steps import gradient_step, preconditioned_step
 
 DATA = blobs((6, 20))
 T = 21

@@ -10,7 +10,9 @@ import optax
 import pytest
 from method_helpers import blobs, final, gradients, start
 
-from fedsofim.mechanisms import Tree
+from fedsofim.core.mechanisms import Tree
+from fedsofim.core.door import Facts
+from fedsofim.core.method import Method, OneGradient, server_method
 from fedsofim.methods import adafedprox as prox_module
 from fedsofim.methods import fedavg as avg_module
 from fedsofim.methods import make
@@ -22,8 +24,6 @@ from fedsofim.methods.fedgd import fedgd
 from fedsofim.methods.fedyogi import fedyogi
 from fedsofim.methods.ftrl import ftrl
 from fedsofim.methods.scaffold import scaffold
-from fedsofim.release import Facts
-from fedsofim.round import Method, OneGradient, server_method
 
 DATA = blobs((9, 30, 14))
 FREE: dict[str, Any] = {"clip": math.inf}  # nothing is clipped; with budget None nothing is noisy either

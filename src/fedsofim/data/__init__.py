@@ -5,6 +5,6 @@
 """
 
 from fedsofim.data.dataset import Dataset
-from fedsofim.data.load import load, names
+from fedsofim.data.loading import load, names
 
 __all__ = ["Dataset", "load", "names"]

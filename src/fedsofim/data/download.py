@@ -4,13 +4,13 @@ pooch, requests and rich are imported where they are used: most runs download no
 """
 
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsofim.data.progress import progress
 from fedsofim.errors import InputError
+from fedsofim.files import cache_folder
+from fedsofim.progress import progress_bar
 
 CHUNK = 1 << 18
 TIMEOUT = 30  #: seconds without a byte
@@ -24,13 +24,6 @@ class Remote:
     file: str
     algorithm: str
     digest: str
-
-
-def cache_folder() -> Path:
-    """Where downloads are kept: FEDSOFIM_CACHE if set, else the system's cache folder."""
-    import pooch
-
-    return Path(os.environ.get("FEDSOFIM_CACHE") or pooch.os_cache("fedsofim"))
 
 
 def fetch(remote: Remote, source: str | Path | None = None, option: str = "--source") -> Path:
@@ -104,7 +97,6 @@ class _Resumable:
 def _receive(url: str, part: Path) -> None:
     """Append to `part` whatever of `url` it lacks."""
     import requests
-    from rich.progress import DownloadColumn, TransferSpeedColumn
 
     have = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={have}-"} if have else {}
@@ -117,9 +109,10 @@ def _receive(url: str, part: Path) -> None:
         total = have + int(answer.headers["Content-Length"]) if "Content-Length" in answer.headers else None
         with (
             part.open("ab" if resumed else "wb") as file,
-            progress(DownloadColumn(), TransferSpeedColumn()) as bar,
+            progress_bar(f"downloading {part.stem}", total, of_bytes=True) as progress,
         ):
-            task = bar.add_task(f"downloading {part.stem}", total=total, completed=have)
+            progress.at(have)
             for chunk in answer.iter_content(CHUNK):
                 file.write(chunk)
-                bar.advance(task, len(chunk))
+                have += len(chunk)
+                progress.at(have)

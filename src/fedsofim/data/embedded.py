@@ -10,7 +10,7 @@ from importlib.resources import files
 import numpy as np
 
 from fedsofim.data.dataset import Dataset
-from fedsofim.data.gradient_histograms import CENTRE, SCALE
+from fedsofim.data.orientation_histograms import CENTRE, SCALE
 
 
 @dataclass(frozen=True)

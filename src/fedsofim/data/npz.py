@@ -9,6 +9,7 @@ import numpy as np
 
 from fedsofim.data.rows import Rows
 from fedsofim.errors import InputError
+from fedsofim.files import write_whole
 
 NEEDED = ("x_train", "y_train")
 PARTS = ("train", "val", "test")
@@ -65,10 +66,7 @@ def save_npz(path: Path, arrays: dict[str, np.ndarray]) -> None:
     ...     sorted(read_arrays(Path(folder) / "f.npz"))
     ['x']
     """
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
-    part.replace(path)
+    write_whole(path, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
 
 
 def _lonely(arrays: dict[str, np.ndarray], part: str, key: str, other: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedsofim.data.extract import histograms
+from fedsofim.data.extraction import histograms
 from fedsofim.data.folders import read_folder
 from fedsofim.data.npz import rows_of_npz
 from fedsofim.data.rows import Rows

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsofim.data.dataset import Dataset
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, expect_whole, is_number
 
 
 @dataclass(frozen=True)
 class Split:
     """A dataset with its training records dealt out to clients; `parts[i]` are the rows client i holds."""
 
-    data: Dataset
+    dataset: Dataset
     parts: tuple[np.ndarray, ...]
     description: str
 
@@ -22,19 +22,23 @@ class Split:
         return tuple(len(p) for p in self.parts)
 
 
-def split(data: Dataset, clients: int = 20, alpha: float | None = 0.5, seed: int = 42, min_size: int = 1) -> Split:
-    """Deal the training records out: Dirichlet(alpha) over classes, or IID where alpha is None.
+def split(
+    data: Dataset, clients: int = 20, alpha: float = 0.5, seed: int = 42, min_size: int = 1, *, iid: bool = False
+) -> Split:
+    """Deal the training records out: Dirichlet(alpha) over classes, or evenly at random with iid=True.
 
     >>> from fedsofim.data.dataset import Dataset
     >>> d = Dataset.of("toy", x_train=np.ones((8, 1)), y_train=[0, 1] * 4, x_test=[[1.0]], y_test=[0])
-    >>> split(d, clients=2, alpha=None).sizes
+    >>> split(d, clients=2, iid=True).sizes
     (4, 4)
     """
+    if not isinstance(data, Dataset):
+        raise InputError(f"split got a {type(data).__name__}; expected a dataset, as fs.load gives one")
     if data.owner is not None:
         raise InputError(f"{data.name} came one file per client; it is split already, so use by_owner")
     _check_clients(clients, len(data.y_train), min_size)
-    if alpha is None:
-        return Split(data, iid(len(data.y_train), clients, seed), f"iid, seed {seed}")
+    if iid:
+        return Split(data, evenly(len(data.y_train), clients, seed), f"iid, seed {seed}")
     parts = dirichlet(data.y_train, clients, alpha, seed)
     _check_sizes(parts, min_size, alpha, seed)
     return Split(data, parts, f"dirichlet({alpha:g}), seed {seed}")
@@ -48,7 +52,7 @@ def by_owner(data: Dataset) -> Split:
     return Split(data, tuple(np.flatnonzero(data.owner == o) for o in owners), "as given, one client per file")
 
 
-def iid(records: int, clients: int, seed: int) -> tuple[np.ndarray, ...]:
+def evenly(records: int, clients: int, seed: int) -> tuple[np.ndarray, ...]:
     """A random permutation cut into equal parts (sizes differ by at most one)."""
     order = np.random.RandomState(seed).permutation(records)
     return tuple(np.sort(part) for part in np.array_split(order, clients))
@@ -59,8 +63,10 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> tupl
 
     NumPy's legacy generator, because this order of calls reproduces both published partition tables cell by cell.
     """
-    if not alpha > 0:
-        raise InputError(f"alpha is {alpha}; expected a number above 0 (small: few classes per client)")
+    if not is_number(alpha) or not alpha > 0:
+        raise InputError(
+            f"alpha is {alpha!r}; expected a number above 0 (small: few classes per client); for even parts use iid=True"
+        )
     random = np.random.RandomState(seed)
     parts: list[list[np.ndarray]] = [[] for _ in range(clients)]
     for c in range(int(labels.max()) + 1):
@@ -100,8 +106,7 @@ def statistics(labels: np.ndarray, parts: Sequence[np.ndarray], classes: int) ->
 
 
 def _check_clients(clients: int, records: int, min_size: int) -> None:
-    if clients < 1:
-        raise InputError(f"clients is {clients}; expected at least 1")
+    expect_whole("clients", clients, 1)
     if clients * max(min_size, 1) > records:
         raise InputError(f"{records} records cannot give {clients} clients {max(min_size, 1)} each; use fewer clients")
 

@@ -1,45 +1,86 @@
 """The methods by name. A module here with a function of its own name is a method: adding one is one file.
 
 A factory's keyword parameters with their defaults are what `--set name=value` may set; `PRESETS` in the module
-may hold named settings, by epsilon where they depend on the budget.
+may hold named settings, by epsilon where they depend on the budget. A method of one's own needs no edit here: it is a
+file, `make("./heavyball.py")`, or comes with an installed package (extensions.py).
 """
 
 import importlib
 import inspect
 import math
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from fedsofim import extensions
+from fedsofim.core.method import Method
 from fedsofim.errors import InputError, unknown
-from fedsofim.round import Method
+
+#: The methods of the paper, all in this folder.
+PUBLISHED = (
+    "adafedprox", "fedadam", "fedavg", "fedfc", "fedgd", "fedsofim", "fedyogi", "ftrl", "scaffold",
+)  # fmt: skip
+
+
+def names() -> list[str]:
+    """Every method known by name: those in this folder, then those of installed packages.
+
+    >>> set(PUBLISHED) <= set(names())
+    True
+    """
+    own = _own()
+    return [*own, *sorted(set(extensions.installed("method")) - set(own))]
 
 
 @lru_cache(maxsize=1)
-def registry() -> dict[str, Callable[..., Method]]:
-    """Every method's factory.
-
-    >>> "fedsofim" in registry()
-    True
-    """
-    found = {m.name: importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)}
-    return {name: getattr(module, name) for name, module in found.items() if hasattr(module, name)}
+def _own() -> dict[str, Any]:
+    """The modules of this folder that are methods."""
+    modules = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
+    found = {name: importlib.import_module(f"{__name__}.{name}") for name in sorted(modules)}
+    return {name: module for name, module in found.items() if hasattr(module, name)}
 
 
 def factory(name: str) -> Callable[..., Method]:
-    if name not in registry():
-        raise unknown("method", name, registry())
-    return registry()[name]
+    """The function that makes a method, by its name or file."""
+    return _found(name)[0]
+
+
+def _found(name: str) -> tuple[Callable[..., Method], Any]:
+    """A method's factory and the module it stands in."""
+    if not isinstance(name, str):
+        raise InputError(f"the method's name is {name!r}; expected text, for example 'fedsofim' or './mine.py'")
+    if name in _own():
+        return getattr(_own()[name], name), _own()[name]
+    if extensions.is_file(name):
+        return extensions.from_file("method", name)
+    if name not in extensions.installed("method"):
+        raise unknown("method", name, names())
+    return extensions.from_package("method", name)
 
 
 def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | None = None) -> Method:
-    """A method by name with settings (values or their text), a `preset` among them resolved for epsilon.
+    """A method by name or file, with settings (values or their text), a `preset` among them resolved for epsilon.
 
     >>> make("fedsofim", {"rho": "0.3", "direction": "gradient"}).name
     'fedsofim'
     """
-    return factory(name)(**resolve(name, settings, epsilon))
+    return extensions.built("method", name, factory(name)(**resolve(name, settings, epsilon)), Method)
+
+
+def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
+    """['lr=0.1'] -> {'lr': '0.1'}.
+
+    >>> parse_settings(["lr=0.1", "direction=gradient"])
+    {'lr': '0.1', 'direction': 'gradient'}
+    """
+    out = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name or not value:
+            raise InputError(f"--set {pair}: expected name=value, for example --set lr=0.1")
+        out[name.strip()] = value.strip()
+    return out
 
 
 def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | None = None) -> dict[str, Any]:
@@ -54,7 +95,13 @@ def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | 
     values = _preset(name, str(chosen), epsilon) if chosen is not None else {}
     for key, value in given.items():
         values[key] = _value(name, build, key, value)
+    needed = [k for k, p in inspect.signature(build).parameters.items() if p.default is p.empty and p.kind not in _STARS]
+    if missing := [k for k in needed if k not in values]:
+        raise InputError(f"{name} needs {', '.join(missing)}; set it with --set {missing[0]}=VALUE")
     return values
+
+
+_STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameters(name: str) -> dict[str, Any]:
@@ -63,8 +110,8 @@ def parameters(name: str) -> dict[str, Any]:
 
 
 def presets(name: str) -> dict[str, Any]:
-    module = importlib.import_module(f"{__name__}.{name}") if factory(name) else None
-    return getattr(module, "PRESETS", {})
+    """A method's named settings."""
+    return getattr(_found(name)[1], "PRESETS", {})
 
 
 def _preset(name: str, preset: str, epsilon: float | None) -> dict[str, Any]:
@@ -77,22 +124,23 @@ def _preset(name: str, preset: str, epsilon: float | None) -> dict[str, Any]:
         return dict(table)
     if epsilon is None:
         raise InputError(f"preset '{preset}' depends on the budget; give --epsilon")
-    return dict(table[min(table, key=lambda e: abs(math.log(e / epsilon)))])
+    near = math.log(min(epsilon, 1e6))  # without noise, the settings of the largest budget
+    return dict(table[min(table, key=lambda e: abs(math.log(e) - near))])
 
 
 def _value(name: str, build: Callable, key: str, value: Any) -> Any:
     """A setting in the type its parameter declares."""
-    hints = get_type_hints(build)
     if key not in inspect.signature(build).parameters:
         raise unknown(f"parameter of {name}", key, [*parameters(name), "preset"])
     if not isinstance(value, str):
         return value
-    options = [a for a in get_args(hints[key]) if a is not type(None)] or [hints[key]]
-    if get_origin(hints[key]) is Literal:
+    hint = get_type_hints(build).get(key, str)  # a stranger's parameter may have none
+    options = [a for a in get_args(hint) if a is not type(None)] or [hint]
+    if get_origin(hint) is Literal:
         if value not in options:
             raise unknown(f"value of {key}", value, options)
         return value
-    if type(None) in get_args(hints[key]) and value.lower() in ("none", "auto"):
+    if type(None) in get_args(hint) and value.lower() in ("none", "auto"):
         return None
     for kind in options:
         try:
@@ -103,21 +151,14 @@ def _value(name: str, build: Callable, key: str, value: Any) -> Any:
     raise InputError(f"{name}: {key} is '{value}'; expected {wanted}")
 
 
+_WORDS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
+
+
 def _parse(kind: Any, text: str) -> Any:
     if kind is bool:
-        words = {
-            "true": True,
-            "1": True,
-            "on": True,
-            "yes": True,
-            "false": False,
-            "0": False,
-            "off": False,
-            "no": False,
-        }
-        if text.lower() not in words:
+        if text.lower() not in _WORDS:
             raise ValueError(text)
-        return words[text.lower()]
+        return _WORDS[text.lower()]
     value = kind(text)
     if isinstance(value, float) and math.isnan(value):
         raise ValueError(text)

@@ -8,12 +8,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from fedsofim.local import descend, one_step, steps_of
+from fedsofim.core.door import Door
+from fedsofim.core.method import Method, remembered
+from fedsofim.core.trees import subtract
+from fedsofim.methods._local import descend, one_step, steps_of
+from fedsofim.methods._steps import check_count, check_not_negative, check_steps, scaled
 from fedsofim.methods.fedavg import many_steps as fedavg_steps
-from fedsofim.release import Private
-from fedsofim.round import Method, remembered
-from fedsofim.steps import check_count, check_not_negative, check_steps, scaled
-from fedsofim.trees import subtract
 
 
 @remembered
@@ -30,7 +30,7 @@ def adafedprox(
 
 
 def many_steps(local_steps: int, client_lr: Any = None, server_lr: Any = None, mu0: Any = 0.05) -> Method:
-    def client(door: Private, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+    def client(door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
         eta_c, _ = steps_of(door.facts, params, local_steps, client_lr, server_lr)
         pull = mu0 * jnp.maximum((door.round + 1).astype(jnp.float32) ** -0.5, 0.1)
         return descend(door, params, eta_c, local_steps, lambda y: scaled(pull, subtract(y, params))), memory

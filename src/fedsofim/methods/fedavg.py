@@ -5,11 +5,11 @@ y ← y - η_c·(S_i(y) + fresh noise)/|D_i|, K times from y = θ;  θ ← θ + 
 
 from typing import Any
 
-from fedsofim.local import descend, one_step, steps_of
-from fedsofim.release import Facts, Private
-from fedsofim.round import Method, remembered
-from fedsofim.steps import check_count, check_steps, scaled
-from fedsofim.trees import add
+from fedsofim.core.door import Door, Facts
+from fedsofim.core.method import Method, remembered
+from fedsofim.core.trees import add
+from fedsofim.methods._local import descend, one_step, steps_of
+from fedsofim.methods._steps import check_count, check_steps, scaled
 
 
 @remembered
@@ -23,7 +23,7 @@ def fedavg(local_steps: int = 5, client_lr: float | None = None, server_lr: floa
 
 
 def many_steps(local_steps: int, client_lr: Any = None, server_lr: Any = None) -> Method:
-    def client(door: Private, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+    def client(door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
         eta_c, _ = steps_of(door.facts, params, local_steps, client_lr, server_lr)
         return descend(door, params, eta_c, local_steps), memory
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedsofim.heads import inverse_of, matrix, unmatrix
-from fedsofim.mechanisms import Independent, Mischarged
-from fedsofim.release import Facts, Private
-from fedsofim.round import Method, OneGradient, Setup, remembered
-from fedsofim.steps import check_share, check_steps, dim, preconditioned_step, scaled, with_published
-from fedsofim.trees import subtract
+from fedsofim.core.door import Door, Facts
+from fedsofim.core.mechanisms import Independent, Mischarged
+from fedsofim.core.method import Method, OneGradient, Setup, remembered
+from fedsofim.core.trees import subtract
+from fedsofim.methods._heads import inverse_of, matrix, unmatrix
+from fedsofim.methods._steps import check_share, check_steps, dim, preconditioned_step, scaled, with_published
 
 _NOTE = (
     "NOT PRIVATE AS CLAIMED: as published, features are not clipped for the covariance and its noise "
@@ -42,7 +42,7 @@ def fedfc(
     check_steps(lr=lr, gamma=gamma, feature_clip=feature_clip, published_noise=published_noise)
     check_share(share=share)
 
-    def covariance(door: Private, params: Any) -> jax.Array:
+    def covariance(door: Door, params: Any) -> jax.Array:
         def vector(x, y):
             return jnp.concatenate([x, jnp.ones((1,), x.dtype)])
 

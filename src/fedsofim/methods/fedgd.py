@@ -1,7 +1,7 @@
 """DP-FedGD: gradient descent on the mean of noisy clipped gradients, theta -= eta·G. T releases."""
 
-from fedsofim.round import Method, remembered, server_method
-from fedsofim.steps import check_steps, gradient_step, scale_by_step
+from fedsofim.core.method import Method, remembered, server_method
+from fedsofim.methods._steps import check_steps, gradient_step, scale_by_step
 
 
 @remembered

@@ -5,10 +5,10 @@ direction="momentum" is the form behind the published numbers; "gradient" is the
 
 import optax
 
-from fedsofim.release import Facts
-from fedsofim.round import Method, remembered, server_method
-from fedsofim.steps import check_not_negative, check_steps, scale_by_step, sofim_step
-from fedsofim.transforms import Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
+from fedsofim.core.door import Facts
+from fedsofim.core.method import Method, remembered, server_method
+from fedsofim.methods._sofim import Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
+from fedsofim.methods._steps import check_not_negative, check_steps, scale_by_step, sofim_step
 
 
 @remembered

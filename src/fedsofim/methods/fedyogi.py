@@ -1,7 +1,7 @@
-"""DP-FedYogi: Yogi on the averaged noisy gradient. T releases. The two forms are told apart in moments.py."""
+"""DP-FedYogi: Yogi on the averaged noisy gradient. T releases. The two forms are told apart in _adaptive.py."""
 
-from fedsofim.moments import moment_method
-from fedsofim.round import Method, remembered
+from fedsofim.core.method import Method, remembered
+from fedsofim.methods._adaptive import adaptive_method
 
 
 @remembered
@@ -9,7 +9,7 @@ def fedyogi(
     lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3, bias_corrected: bool = True
 ) -> Method:
     """Yogi at the server; lr None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
-    return moment_method("fedyogi", "yogi", lr, beta1, beta2, tau, bias_corrected)
+    return adaptive_method("fedyogi", "yogi", lr, beta1, beta2, tau, bias_corrected)
 
 
 #: Settings behind the published ResNet-20 tables, by epsilon.

@@ -10,11 +10,11 @@ from typing import Literal
 
 import optax
 
+from fedsofim.core.door import Facts
+from fedsofim.core.mechanisms import Diagonal, Independent, Mischarged, Tree, tree_levels
+from fedsofim.core.method import Method, OneGradient, remembered, server_method
 from fedsofim.errors import InputError, unknown
-from fedsofim.mechanisms import Diagonal, Independent, Mischarged, Tree, tree_levels
-from fedsofim.release import Facts
-from fedsofim.round import Method, OneGradient, remembered, server_method
-from fedsofim.steps import check_steps, gradient_step, scale_by_step, with_published
+from fedsofim.methods._steps import check_steps, gradient_step, scale_by_step, with_published
 
 Noise = Literal["tree", "honaker", "diagonal"]
 _NOTE = (

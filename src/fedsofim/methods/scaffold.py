@@ -7,12 +7,12 @@ more is released. A client keeps c_i, the server c.
 
 from typing import Any
 
-from fedsofim.local import descend, steps_of
-from fedsofim.mechanisms import Independent, Mechanism, Mischarged
-from fedsofim.release import Facts, Private
-from fedsofim.round import Method, remembered
-from fedsofim.steps import check_count, check_steps, scaled, with_published
-from fedsofim.trees import add, subtract, zeros
+from fedsofim.core.door import Door, Facts
+from fedsofim.core.mechanisms import Independent, Mechanism, Mischarged
+from fedsofim.core.method import Method, remembered
+from fedsofim.core.trees import add, subtract, zeros
+from fedsofim.methods._local import descend, steps_of
+from fedsofim.methods._steps import check_count, check_steps, scaled, with_published
 
 _NOTE = (
     "NOT AS CLAIMED: as published, the replace-one factor is counted twice; the noise is twice what the "
@@ -33,7 +33,7 @@ def scaffold(
     check_steps(client_lr=client_lr, server_lr=server_lr)
     noise: Mechanism = Mischarged(Independent(), _four_times) if as_published else Independent()
 
-    def client(door: Private, params: Any, c: Any, c_i: Any) -> tuple[Any, Any]:
+    def client(door: Door, params: Any, c: Any, c_i: Any) -> tuple[Any, Any]:
         eta_c, _ = steps_of(door.facts, params, local_steps, client_lr, server_lr)
         drift = subtract(c, c_i)
         move = descend(door, params, eta_c, local_steps, lambda y: drift, noise)

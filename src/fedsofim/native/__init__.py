@@ -1,8 +1,8 @@
 """Two passes over memory in C++ that XLA calls, compiled at first use; without a C++ compiler XLA does them as before.
 
-sums.py: the clipped sums of the softmax head, for every client and many thetas at once. moments.py: the server's
+sums.py: the clipped sums of the softmax head, for every client and many thetas at once. momentum.py: the server's
 momentum with its two inner products. Only the simulator and `scale_by_sofim` use them: a deployed node forms its
-sums in doubles (flower/execute.py).
+sums in doubles (deploy/execute.py).
 """
 
 import ctypes

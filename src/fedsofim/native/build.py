@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jax
 
-from fedsofim.data.download import cache_folder
+from fedsofim.files import cache_folder
 
 HEADERS = ("tile.h", "crew.h")
 FLAGS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-shared", "-fPIC")

@@ -15,21 +15,22 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 
 from fedsofim.native import target, why_not
-from fedsofim.queries import Query, SoftmaxGradient
-from fedsofim.records import Records
 
 
-def fits(query: Query, theta: Any, records: Records) -> bool:
-    """Is this a sum that the library computes?"""
-    real = all(a.dtype == jnp.float32 for a in (theta, records.x, records.weight))
-    shaped = records.x.ndim == 3 and records.x.shape[2] > 0
-    return type(query) is SoftmaxGradient and real and shaped and not why_not("sums")
+def fits(theta: Any, x: Any, weight: Any) -> bool:
+    """Are these arrays that the library sums?"""
+    real = all(a.dtype == jnp.float32 for a in (theta, x, weight))
+    return real and x.ndim == 3 and x.shape[2] > 0 and not why_not("sums")
 
 
-def fused_sums(theta: jax.Array, one_each: bool, records: Records, clients: int, clip: float) -> jax.Array:
-    """Every client's clipped sum, (clients, p+1, C), at one theta (p+1, C) or at `one_each` (clients, p+1, C)."""
+def fused_sums(
+    theta: jax.Array, x: Any, y: Any, weight: Any, owner: Any, *, one_each: bool, clients: int, clip: float
+) -> jax.Array:
+    """Every client's clipped sum, (clients, p+1, C), at one theta (p+1, C) or at `one_each` (clients, p+1, C).
+
+    x (blocks, B, p), y and weight (blocks, B), owner (blocks,): blocks of records, each of one client.
+    """
     thetas = theta[None] if one_each else theta[None, None]
-    x, y, weight, owner = records
     return _sums(clients, float(clip))(x, y.astype(jnp.int32), weight, owner, thetas)[0]
 
 

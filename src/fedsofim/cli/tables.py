@@ -1,0 +1,106 @@
+"""Tables for people: what the commands print on a terminal."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from fedsofim.data.partition import Split, Statistics
+from fedsofim.files import write_whole
+
+out = Console(soft_wrap=True)
+
+
+def result(run: Any) -> None:
+    """One run: accuracy by round and what it cost."""
+    summary = run.summary()
+    table = Table(title=f"{summary['method']} on {summary['dataset']} ({summary['partition']}), seed {summary['seed']}")
+    for t in summary["accuracy"]:
+        table.add_column(f"round {t}", justify="right")
+    table.add_row(*(f"{a:.2f}" for a in summary["accuracy"].values()))
+    out.print(table)
+    prices(summary)
+
+
+def prices(summary: dict[str, Any]) -> None:
+    """The ledger and what it adds up to."""
+    table = Table(title="ledger: everything that leaves a client")
+    for name in ("released", "times", "cost in unit releases", "L2 sensitivity", "noise std / clip", "std on the sum"):
+        table.add_column(name, justify="left" if name == "released" else "right")
+    for c in summary["ledger"]:
+        cost = f"{c['unit_releases']:g}" + ("" if c["charged_as"] is None else f" (charged as {c['charged_as']:g})")
+        numbers = (c["sensitivity"], c["multiplier"], c["std"])
+        table.add_row(c["what"], str(c["releases"]), cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
+    out.print(table)
+    mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
+    spent = f"epsilon = {_number(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
+    out.print(f"{spent} (replace one record, {summary['trust']} trust)")
+    std = summary.get("noise_std")
+    noise = "" if std is None else f", noise per coordinate of the average = {std:.6g}"
+    out.print(f"sigma_g = {summary['sigma_g']:.4f} (paper's convention){noise}")
+    if summary["note"]:
+        out.print(f"[bold red]note:[/] {summary['note']}")
+
+
+def methods(described: list[dict[str, Any]]) -> None:
+    """Each method as a short paragraph: a table would cut its parameters off."""
+    for m in described:
+        out.print(f"[bold]{m['name']}[/]: {m['about']}", highlight=False)
+        values = ", ".join(f"{k}={'auto' if v is None else v}" for k, v in m["parameters"].items())
+        out.print(f"    parameters: {values}", highlight=False)
+        released = "; ".join(f"{r['releases']} x {r['what']}" for r in m["ledger"])
+        out.print(f"    releases in 70 rounds: {released}; client memory: {m['memory']}", highlight=False)
+        if m["presets"]:
+            out.print(f"    presets: {', '.join(m['presets'])}", highlight=False)
+
+
+def split(data: Split, stats: Statistics) -> None:
+    table = Table(
+        title=f"{split.dataset.name}: {data.description}; records per client and class", box=None, padding=(0, 1, 0, 0)
+    )
+    for name in ("client", *map(str, range(stats.counts.shape[1])), "total", "KL", "absent"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for i, row in enumerate(stats.counts):
+        table.add_row(str(i), *map(str, row), str(row.sum()), f"{stats.kl[i]:.3f}", str(stats.absent[i]))
+    out.print(table)
+    s = split_summary(data, stats)
+    out.print(
+        f"sizes {s['smallest']}..{s['largest']} (mean {s['mean_size']:.1f}, std {s['std_size']:.1f}); KL from uniform: "
+        f"mean {s['mean_kl']:.3f}, max {s['max_kl']:.3f}; absent classes: mean {s['mean_absent']:.2f}"
+    )
+
+
+def split_summary(data: Split, stats: Statistics) -> dict[str, Any]:
+    """A split's statistics as plain data."""
+    sizes = stats.sizes
+    return {
+        "dataset": split.dataset.name,
+        "partition": data.description,
+        "clients": len(sizes),
+        "counts": stats.counts.tolist(),
+        "smallest": int(sizes.min()),
+        "largest": int(sizes.max()),
+        "mean_size": float(sizes.mean()),
+        "std_size": float(sizes.std(ddof=0)),
+        "kl": [round(float(k), 6) for k in stats.kl],
+        "mean_kl": float(stats.kl.mean()),
+        "max_kl": float(stats.kl.max()),
+        "absent": stats.absent.tolist(),
+        "mean_absent": float(stats.absent.mean()),
+    }
+
+
+def write_counts(stats: Statistics, path: Path) -> None:
+    """The counts as CSV: client, class0.., total."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["client", *(f"class{c}" for c in range(stats.counts.shape[1])), "total"])
+    writer.writerows([i, *row, row.sum()] for i, row in enumerate(stats.counts))
+    write_whole(path, lambda file: file.write(text.getvalue().encode()))
+
+
+def _number(value: float | None) -> str:
+    return "infinite (no guarantee)" if value is None or value == float("inf") else f"{value:.6g}"

@@ -1,0 +1,133 @@
+"""Reads a client's program: what it releases, how often, and that nothing else leaves.
+
+The program is traced once to a jaxpr and walked (walk.py); what was found becomes its charges. The jaxpr that was read
+is the one that runs.
+
+It catches mistakes, not malice: a program that hides data in Python state, or forges the door, is outside it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import jax
+from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr
+
+from fedsofim.core.accounting import Charge
+from fedsofim.core.door import Door, Facts
+from fedsofim.core.mechanisms import Independent, Mischarged
+from fedsofim.core.models import Model
+from fedsofim.core.phase import Phase, SiteKey
+from fedsofim.core.records import Records
+from fedsofim.core.release import Site, auditing
+from fedsofim.core.walk import KEY, RECORDS, REMEDY, Walk
+from fedsofim.errors import InputError, Refused
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a client's program takes. Private: key and records."""
+
+    params: Any
+    state: Any  # the server's, all of it public
+    memory: Any  # what this client kept from its last round
+    key: Any
+    index: Any
+    size: Any
+    round: Any
+    noise_std: Any
+    stds: Any
+    records: Records
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A client's program as audited: the jaxpr that was priced is the one that runs."""
+
+    jaxpr: ClosedJaxpr
+    outputs: Any  # structure of (upload, memory)
+    charges: tuple[Charge, ...]
+    sites: tuple[Site, ...]
+
+    def __call__(self, inputs: Inputs) -> tuple[Any, Any]:
+        flat = eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *jax.tree.leaves(inputs))
+        return jax.tree.unflatten(self.outputs, flat)
+
+
+def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, phase: Phase) -> Program:
+    """Trace client(door, params, state, memory) -> (upload, memory), price it for its phase of a run, or refuse it.
+
+    `inputs` are shapes only: no record is needed to price a program.
+    """
+
+    def program(i: Inputs):
+        door = Door(
+            _records=i.records,
+            _model=model,
+            _key=i.key,
+            _index=i.index,
+            _stds=i.stds,
+            _sites=[],
+            size=i.size,
+            round=i.round,
+            facts=facts._replace(noise_std=i.noise_std),
+        )
+        return _pair(client(door, i.params, i.state, i.memory))
+
+    try:
+        with auditing():
+            closed, out = jax.make_jaxpr(program, return_shape=True)(inputs)
+    except jax.errors.ConcretizationTypeError as error:
+        raise Refused(
+            "the program branches in Python on a value known only at run time; if it came from records that is a "
+            "leak, and if it was released use jnp.where"
+        ) from error
+    paths = [jax.tree_util.keystr(p) for p, _ in jax.tree_util.tree_flatten_with_path(out)[0]]
+    walk = Walk()
+    given = walk.inputs((f.name, getattr(inputs, f.name)) for f in fields(Inputs))
+    values = walk.jaxpr(closed.jaxpr, closed.consts, given, ())
+    for path, value in zip(paths, values, strict=True):
+        for taint in (RECORDS, KEY):
+            if taint in value.taint:
+                raise Refused(f"{_output(path)} depends on the {taint} other than through a release; {REMEDY[taint]}")
+    charges = tuple(_charge(site, times, phase, facts.rounds) for site, times in walk.releases)
+    return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases))
+
+
+def _pair(returned: Any) -> tuple[Any, Any]:
+    """What a client's program must give."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        what = f"{len(returned)} values" if isinstance(returned, tuple) else f"one {type(returned).__name__}"
+        raise InputError(f"the client returned {what}; expected two: the upload, and the memory the client keeps")
+    return returned
+
+
+def _charge(site: Site, times: int, phase: Phase, rounds: int) -> Charge:
+    """The price of one site over the run."""
+    rounds = phase.times(rounds)
+    if site.sample < 1 and not isinstance(site.noise, Independent):
+        raise Refused(
+            f"the release '{site.label}' samples records under noise laid out over the rounds; no accountant here "
+            "prices that. Sample with independent noise, or read all records"
+        )
+    weight = times * site.noise.cost(rounds)
+    charged = times * site.noise.charged(rounds) if isinstance(site.noise, Mischarged) else None
+    return Charge(
+        site=SiteKey(phase, site.number),
+        label=site.label,
+        clip=site.clip,
+        ratio=site.query.ratio,
+        releases=times * rounds,
+        weight=weight,
+        sample=site.sample,
+        share=site.share,
+        charged=charged,
+    )
+
+
+def _output(path: str) -> str:
+    """'[0]['w']' of (upload, memory) in words."""
+    place, rest = ("upload", path[3:]) if path.startswith("[0]") else ("client memory", path[3:])
+    return f"the {place}{' ' + rest if rest else ''}"

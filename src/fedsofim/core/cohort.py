@@ -1,0 +1,45 @@
+"""All clients of a round as arrays: what a compiled round reads, and what goes from one round to the next."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+
+from fedsofim.core.audit import Inputs
+from fedsofim.core.records import Records
+
+
+class Carry(NamedTuple):
+    """Everything that goes from one round to the next."""
+
+    params: Any
+    state: Any
+    memory: Any  # one row per client
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, kw_only=True)
+class Cohort:
+    """All clients' records with the public numbers of the run."""
+
+    records: Records
+    sizes: jax.Array  # |D_i|; the single number 1 when pooled
+    weights: jax.Array  # w_i, adding up to 1
+    stds: jax.Array  # noise std of each release site
+    noise_std: jax.Array  # per coordinate of the averaged release
+    key: jax.Array  # of all noise in the run
+
+    def inputs(self, carry: Carry, t: Any, *, memory: Any, key: Any, index: Any, size: Any) -> Inputs:
+        """What one client's program takes in round t."""
+        return Inputs(
+            params=carry.params,
+            state=carry.state,
+            memory=memory,
+            key=key,
+            index=index,
+            size=size,
+            round=t,
+            noise_std=self.noise_std,
+            stds=self.stds,
+            records=self.records,
+        )

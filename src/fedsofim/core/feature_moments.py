@@ -1,0 +1,56 @@
+"""Standardise features by statistics of the private records themselves, released once through the door.
+
+Each client releases Σ (x/r, (x/r)²) over its records, clipped jointly; the server averages, and every client then
+maps its records by x -> (x - m)/s with the released m and s. The map is post-processing, so it is free; the release
+is in the ledger with a share of the budget. (Statistics of *public* images cost nothing: data/public_statistics.py.)
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedsofim.errors import InputError
+
+LABEL = "feature moments"
+_FLOOR = 0.05  # of the mean variance: below it noise, not spread, would be divided by
+
+
+@dataclass(frozen=True)
+class FeatureMoments:
+    """How to spend on it: `share` of the budget's mu²; `radius`, a public guess of a record's largest norm."""
+
+    share: float = 0.05
+    radius: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InputError(f"standardize share is {self.share}; expected a part of the budget between 0 and 1")
+        if not self.radius > 0:
+            raise InputError(f"standardize radius is {self.radius}; expected a number above 0")
+
+
+def moments_client(how: FeatureMoments) -> Callable:
+    """The client's program: mean of x/r and of (x/r)², noisy. |x| <= r gives a joint norm of at most sqrt(2)."""
+
+    def client(door: Any, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+        total = door.sum(
+            lambda x, y: {"first": x / how.radius, "second": (x / how.radius) ** 2},
+            clip=math.sqrt(2.0),
+            share=how.share,
+            label=LABEL,
+        )
+        return {k: v / door.size for k, v in total.items()}, ()
+
+    return client
+
+
+def standardizer(how: FeatureMoments, released: dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
+    """x -> (x - m)/s by what was released: the map every client applies to its own records."""
+    mean = np.asarray(released["first"], np.float64) * how.radius
+    variance = np.asarray(released["second"], np.float64) * how.radius**2 - mean**2
+    typical = max(float(np.mean(variance)), 1e-12)
+    scale = np.sqrt(np.maximum(variance, _FLOOR * typical))
+    return lambda x: ((x - mean) / scale).astype(np.float32)

@@ -1,0 +1,211 @@
+"""How the noise of one release site is laid out over the rounds, and how many unit releases that is worth.
+
+A mechanism draws the noise of round t in units of the site's std, and states its `cost`: the squared
+sensitivity of everything the site releases over the run, for records that move each sum by one unit and noise
+of unit std. Independent noise of unit std over T rounds costs T.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+from fedsofim.core.normals import normal
+from fedsofim.errors import InputError
+
+
+class Mechanism(Protocol):
+    """Frozen and hashable: it is part of the traced program."""
+
+    def cost(self, rounds: int) -> float:
+        """Squared sensitivity over noise variance of the run, in units of (record's move / site's std)²."""
+        ...
+
+    def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
+        """Noise added at this round. The key is the site's own and the same in every round."""
+        ...
+
+
+@dataclass(frozen=True)
+class Independent:
+    """Fresh noise every round, `scale` times the site's std.
+
+    >>> Independent().cost(rounds=70), Independent(scale=2.0).cost(rounds=70)
+    (70.0, 17.5)
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.scale > 0:
+            raise InputError(f"noise scale is {self.scale}; a release needs noise: expected a number above 0")
+
+    def cost(self, rounds: int) -> float:
+        return rounds / self.scale**2
+
+    def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
+        return self.scale * normal(jax.random.fold_in(key, round), shape, dtype)
+
+
+def draw_tree(mechanism: Mechanism, key: jax.Array, round: jax.Array, like: Sequence) -> list[jax.Array]:
+    """Noise for several leaves released together: each leaf has its own key."""
+    if len(like) == 1:
+        return [mechanism.draw(key, round, like[0].shape, like[0].dtype)]
+    keys = jax.random.split(key, len(like))
+    return [mechanism.draw(k, round, leaf.shape, leaf.dtype) for k, leaf in zip(keys, like, strict=True)]
+
+
+def as_mechanism(noise: "float | Mechanism") -> Mechanism:
+    """A plain number means independent noise of that size; a cost is believed only of the library's own mechanisms."""
+    if isinstance(noise, int | float):
+        return Independent(float(noise))
+    inner = noise.noise if type(noise) is Mischarged else noise
+    if type(inner) not in (Independent, Diagonal, Tree):
+        raise InputError(
+            f"noise is {noise!r}; expected a number, or Independent, Diagonal or Tree, whose costs are proved"
+        )
+    return noise
+
+
+# --- noise laid out over the rounds -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """Independent noise growing over the rounds, std at round t ∝ (T-t)^(-1/4), scaled so that the cost is T.
+
+    Noise of round t stays in every later running sum, T-t of them, so early rounds deserve less of it: among
+    independent noises this has the least total squared error of the running sums for its cost.
+
+    >>> round(Diagonal(rounds=70).cost(rounds=70), 6)
+    70.0
+    """
+
+    rounds: int
+
+    def cost(self, rounds: int) -> float:
+        if rounds != self.rounds:
+            raise InputError(f"the schedule is for {self.rounds} rounds, not {rounds}; make a new one")
+        return float(rounds)
+
+    def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
+        # Σ_t 1/scale_t² must be T, and 1/scale_t² ∝ sqrt(T-t)
+        mean = sum(math.sqrt(left) for left in range(1, self.rounds + 1)) / self.rounds
+        scale = jnp.sqrt(mean) * (self.rounds - round).astype(dtype) ** -0.25
+        return scale.astype(dtype) * normal(jax.random.fold_in(key, round), shape, dtype)
+
+
+_HEIGHT_STEP = 2**24  # node ids: height·2^24 + last round of the node; so a leaf's id is its round
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Binary-tree noise: the running sum of what is released carries the noise of O(log t) tree nodes.
+
+    Every completed node over 2^h rounds has one Gaussian of the site's std. The running sum after m rounds
+    carries one node for each 1 in m's binary form; what is drawn at a round is the change of that noise. A
+    record takes part in every round, so it moves a node of height h by 2^h, and the tree over T rounds costs
+    Σ_h floor(T/2^h)·4^h. `restart` begins a new tree every so many rounds; restart=1 is independent noise.
+    `honaker` estimates each node from its whole subtree, free of charge: level j below a node of height h
+    gets weight 2^-j/(2 - 2^-h), and the noise variance falls towards half.
+
+    >>> Tree().cost(rounds=70), Tree(restart=1).cost(rounds=70)
+    (8162.0, 70.0)
+    """
+
+    restart: int | None = None
+    honaker: bool = False
+
+    def __post_init__(self) -> None:
+        if self.restart is not None and self.restart < 1:
+            raise InputError(f"restart is {self.restart}; expected a number of rounds >= 1, or none")
+
+    def cost(self, rounds: int) -> float:
+        full, rest = divmod(rounds, self.restart or rounds)
+        return float(full * _tree_cost(self.restart or rounds) + _tree_cost(rest))
+
+    def spread(self, rounds: int) -> float:
+        """Mean noise variance of the running sums, relative to that of independent noise of the same std."""
+        return sum(self._variance(m) for m in range(1, rounds + 1)) / (rounds * (rounds + 1) / 2)
+
+    def _variance(self, m: int) -> float:
+        """Noise variance of the running sum after m rounds: a node for each 1 in a tree's binary form."""
+
+        def of_tree(leaves: int) -> float:
+            heights = [h for h in range(leaves.bit_length()) if leaves >> h & 1]
+            return sum(1 / (2 - 2.0**-h) if self.honaker else 1.0 for h in heights)
+
+        full, rest = divmod(m, self.restart or m)
+        return full * of_tree(self.restart or m) + of_tree(rest)
+
+    def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
+        m = round % (self.restart or _HEIGHT_STEP) + 1  # rounds in this tree so far
+        top = 31 - jax.lax.clz(m & -m)  # height of the node that this round completes
+
+        def node(height, last) -> jax.Array:
+            code = height * _HEIGHT_STEP + round - (m - last)
+            return normal(jax.random.fold_in(key, code), shape, dtype)
+
+        draw = _honaker_change if self.honaker else _plain_change
+        return draw(node, m, top, jnp.zeros(tuple(shape), dtype))
+
+
+def tree_levels(rounds: int) -> float:
+    """Nodes of a tree that cover one round: its cost if a record took part in one round only."""
+    return float(math.ceil(math.log2(rounds)) + 1)
+
+
+def _tree_cost(rounds: int) -> int:
+    return sum((rounds >> h) * 4**h for h in range(rounds.bit_length()))
+
+
+def _plain_change(node: Callable, m, top, zero: jax.Array) -> jax.Array:
+    """The completed node enters; the nodes of all lower heights, which m-1 was made of, leave."""
+
+    def add(height, total):
+        sign = jnp.where(height == top, 1, -1).astype(zero.dtype)
+        return total + sign * node(height, jnp.where(height == top, m, ((m - 1) >> height) << height))
+
+    return jax.lax.fori_loop(jnp.zeros_like(top), top + 1, add, zero)
+
+
+def _honaker_change(node: Callable, m, top, zero: jax.Array) -> jax.Array:
+    """The same with subtree estimates: walk all nodes under the completed one, as a heap (root 1)."""
+
+    def weight(height, depth):
+        return 2.0 ** -depth.astype(zero.dtype) / (2 - 2.0 ** -height.astype(zero.dtype))
+
+    def add(i, total):
+        depth = 31 - jax.lax.clz(i)
+        height = top - depth
+        end = (i - (1 << depth) + 1) << height  # last round of the node, counted inside the completed one
+        # before this round it lay in a smaller tree, whose height the first 0 among the bits of end-1 tells
+        before = 31 - jax.lax.clz((1 << top) - end)
+        old = jnp.where(before < 0, 0.0, weight(before, before - height)).astype(zero.dtype)
+        return total + (weight(top, depth) - old) * node(height, m - (1 << top) + end)
+
+    return jax.lax.fori_loop(jnp.ones_like(top), 2 << top, add, zero)
+
+
+# --- wrong accounts, reproduced -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mischarged:
+    """`noise`, calibrated as if it cost `charged(rounds)`: only for rerunning numbers with a wrong account.
+
+    The cost stays the true one, so the epsilon reported is what is really spent. Where `charged` is 0, the
+    noise is not calibrated at all: its scale is a std in the data's own units, and epsilon is infinite.
+    """
+
+    noise: Mechanism
+    charged: Callable[[int], float]
+
+    def cost(self, rounds: int) -> float:
+        return self.noise.cost(rounds)
+
+    def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
+        return self.noise.draw(key, round, shape, dtype)

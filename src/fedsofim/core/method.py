@@ -1,0 +1,98 @@
+"""What an algorithm is: pure functions of a door and of what came out of it.
+
+Most are one line: the client releases one gradient, the server is an optax optimizer (`server_method`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache, wraps
+from typing import Any, NamedTuple, ParamSpec
+
+import jax
+import optax
+
+from fedsofim.core.door import Door, Facts
+from fedsofim.core.mechanisms import Independent, Mechanism
+
+
+class Setup(NamedTuple):
+    """A one-shot release before round 1: client(door, params) -> upload; server(mean, state) -> state."""
+
+    client: Callable[[Door, Any], Any]
+    server: Callable[[Any, Any], Any]
+
+
+def _nothing(params: Any) -> tuple[()]:
+    return ()
+
+
+class Method(NamedTuple):
+    """An algorithm as pure functions. It never sees a record: the client has a door, the server what came out.
+
+    client(door, params, state, memory) -> (upload, memory): runs at every client; `state` is the server's.
+    server(mean, state, params, facts) -> (params, state): `mean` is the weighted mean of the uploads.
+    init(params) -> state; memory(params) -> what a client keeps between rounds; setup: one-shot releases.
+    """
+
+    name: str
+    client: Callable[[Door, Any, Any, Any], tuple[Any, Any]]
+    server: Callable[[Any, Any, Any, Facts], tuple[Any, Any]]
+    init: Callable[[Any], Any] = _nothing
+    memory: Callable[[Any], Any] = _nothing
+    setup: Setup | None = None
+    note: str = ""  # what a reader of results must know, e.g. that a preset is not private as claimed
+
+
+P = ParamSpec("P")
+
+
+def remembered(factory: Callable[P, Method]) -> Callable[P, Method]:
+    """A factory that gives the same Method for equal settings, so that its runs share one compiled program."""
+    kept = lru_cache(maxsize=64, typed=True)(factory)
+
+    @wraps(factory)
+    def build(*args: P.args, **kwargs: P.kwargs) -> Method:
+        try:
+            return kept(*args, **kwargs)
+        except TypeError:  # a setting that cannot be compared: a sweep's traced number
+            return factory(*args, **kwargs)
+
+    return build
+
+
+@dataclass(frozen=True)
+class OneGradient:
+    """The client of every one-step method: g_i = (S_i + noise)/|D_i|.
+
+    The simulator knows that the mean of such uploads is one weighted clipped sum plus one draw of noise.
+    """
+
+    noise: Mechanism | Callable[[int], Mechanism] = Independent()  # or made from the number of rounds
+    sample: float = 1.0
+
+    def __call__(self, door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+        noise = self.noise(door.facts.rounds) if callable(self.noise) else self.noise
+        total = door.gradient(params, noise=noise, sample=self.sample)
+        return jax.tree.map(lambda s: s / (self.sample * door.size), total), memory
+
+
+def server_method(
+    name: str,
+    optimizer: optax.GradientTransformation | Callable[[Facts], optax.GradientTransformation],
+    client: Callable = OneGradient(),
+    note: str = "",
+) -> Method:
+    """A one-step method whose server is an optax optimizer (or one made from the run's public facts).
+
+    >>> server_method("fedgd", optax.sgd(0.1)).name
+    'fedgd'
+    """
+
+    def build(facts: Facts) -> optax.GradientTransformation:
+        return optimizer if isinstance(optimizer, optax.GradientTransformation) else optimizer(facts)
+
+    def server(mean: Any, state: Any, params: Any, facts: Facts) -> tuple[Any, Any]:
+        updates, state = build(facts).update(mean, state, params)
+        return optax.apply_updates(params, updates), state
+
+    return Method(name, client, server, init=build(Facts(1, 1, 1.0, 0.0)).init, note=note)

@@ -1,0 +1,27 @@
+"""The phases of a run, in the order they happen, and the name of a release site within it."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class Phase(StrEnum):
+    """Every phase is one program of a client; all but the rounds run once."""
+
+    MOMENTS = "moments"  # feature moments, from which every client standardises its features
+    SETUP = "setup"  # the method's own release before round 1
+    ROUND = "round"
+
+    def times(self, rounds: int) -> int:
+        """How often its program runs.
+
+        >>> Phase.SETUP.times(rounds=70), Phase.ROUND.times(rounds=70)
+        (1, 70)
+        """
+        return rounds if self is Phase.ROUND else 1
+
+
+class SiteKey(NamedTuple):
+    """Which release of a run: the phase, and the number the door gave it in that phase's program."""
+
+    phase: Phase
+    number: int

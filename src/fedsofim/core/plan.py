@@ -1,0 +1,200 @@
+"""What a run will release and cost, settled before any record is read.
+
+`make_plan` reads the method's programs, prices them under the chosen trust and weights, and calibrates the noise.
+Everything printed about privacy comes from here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fedsofim.core import accounting
+from fedsofim.core.accounting import Charge
+from fedsofim.core.audit import Program
+from fedsofim.core.budget import Budget
+from fedsofim.core.door import MAX_SITES, Facts
+from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.method import Method
+from fedsofim.core.models import Model
+from fedsofim.core.phase import Phase
+from fedsofim.core.pooled import can_pool, noise_gain
+from fedsofim.core.programs import Public, read_programs
+from fedsofim.core.records import block_shape
+from fedsofim.errors import InputError, expect_whole, is_number, one_of
+
+Trust = Literal["local", "secure-sum"]
+Weights = Literal["uniform", "size"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A priced run. Under NO_PRIVACY there is no noise at all, and epsilon is infinite."""
+
+    method: Method
+    model: Model
+    programs: Mapping[Phase, Program]  # in the order they run
+    multipliers: Mapping[Any, float]  # noise std over clip, by SiteKey
+    budget: Budget
+    rounds: int
+    clip: float
+    sizes: tuple[int, ...]
+    classes: int
+    trust: Trust
+    weights: Weights
+    standardize: FeatureMoments | None = None
+
+    @property
+    def program(self) -> Program:
+        """The program of the rounds."""
+        return self.programs[Phase.ROUND]
+
+    @property
+    def ledger(self) -> tuple[Charge, ...]:
+        """Every release site with its count and price, in the order things happen."""
+        return tuple(c for p in self.programs.values() for c in p.charges)
+
+    @property
+    def releases(self) -> int:
+        return sum(c.releases for c in self.ledger)
+
+    @property
+    def pooled(self) -> bool:
+        """May all clients be asked in one call (pooled.py)?"""
+        return can_pool(self.method)
+
+    @property
+    def delta(self) -> float:
+        return self.budget.delta
+
+    @property
+    def epsilon(self) -> float:
+        """What the ledger really spends, derived from its releases and their noise."""
+        return accounting.spent(self.ledger, self.multipliers, self.delta) if self.budget.private else math.inf
+
+    @property
+    def mu(self) -> float | None:
+        """Composed mu; None where records are sampled, which has no single mu."""
+        if any(c.sample < 1 for c in self.ledger):
+            return None
+        return accounting.mu_spent(self.ledger, self.multipliers) if self.budget.private else math.inf
+
+    @property
+    def client_weights(self) -> np.ndarray:
+        """w_i of the mean of uploads: 1/n (the paper) or |D_i|/N (the pooled objective)."""
+        sizes = np.asarray(self.sizes, float)
+        return np.full(len(sizes), 1 / len(sizes)) if self.weights == "uniform" else sizes / sizes.sum()
+
+    @property
+    def factors(self) -> np.ndarray:
+        """a_i = w_i/|D_i|: what a client's sum counts in the mean."""
+        return self.client_weights / np.asarray(self.sizes, float)
+
+    @property
+    def noise_gain(self) -> float:
+        """Noise std of the average over that on one client's sum."""
+        return noise_gain(self.factors, shared=self.trust == "secure-sum" and self.pooled)
+
+    @property
+    def sum_std(self) -> float:
+        """Noise std on one client's clipped sum, at full noise."""
+        main = self.program.charges[0]
+        return self.multipliers[main.site] * main.clip if self.budget.private else 0.0
+
+    @property
+    def noise_std(self) -> float:
+        """Per coordinate of the averaged release."""
+        return self.sum_std * self.noise_gain
+
+    @property
+    def sigma_g(self) -> float:
+        """The paper's multiplier sqrt(n)·s/c, s the noise std on each client's sum (its share under secure sum)."""
+        share = self.noise_gain / noise_gain(self.factors, shared=False)
+        return math.sqrt(len(self.sizes)) * share * self.sum_std / self.program.charges[0].clip
+
+    @property
+    def facts(self) -> Facts:
+        noise_std = np.float32(self.noise_std)
+        return Facts(rounds=self.rounds, clients=len(self.sizes), clip=self.clip, noise_std=noise_std)
+
+    def stds(self, phase: Phase) -> list[float]:
+        """Noise std of each release of a phase, in the order of its program: the one place a plan becomes noise."""
+        if not self.budget.private:
+            return [0.0 for _ in self.programs[phase].charges]
+        # an unpaid release's noise is stated by the mechanism itself, in the data's units
+        return [1.0 if c.charged == 0 else self.multipliers[c.site] * c.clip for c in self.programs[phase].charges]
+
+    def stds_by_site(self, phase: Phase) -> np.ndarray:
+        """The same as the door reads them: at the number of each site."""
+        out = np.zeros(MAX_SITES, np.float32)
+        for site, std in zip(self.programs[phase].sites, self.stds(phase), strict=True):
+            out[site.number] = std
+        return out
+
+
+def make_plan(
+    method: Method,
+    model: Model,
+    *,
+    sizes: Sequence[int],
+    shape: tuple[int, ...],
+    classes: int,
+    budget: Budget,
+    rounds: int,
+    clip: float = 10.0,
+    trust: Trust = "local",
+    weights: Weights = "uniform",
+    multiplier: float | None = None,
+    standardize: FeatureMoments | None = None,
+) -> Plan:
+    """Audit and price a method for clients of these sizes. Shapes only: no record is read.
+
+    `multiplier` (noise std over clip) sets the common noise by hand instead of calibrating it; the epsilon is
+    then what that spends at the budget's delta.
+    """
+    sizes = tuple(int(s) for s in sizes)
+    _check(sizes, rounds, clip, trust, weights)
+    public = Public(
+        shape=shape, classes=classes, blocks=block_shape(sizes), clients=len(sizes), rounds=rounds, clip=clip
+    )
+    programs = read_programs(method, model, standardize, public)
+    return Plan(
+        method=method,
+        model=model,
+        programs=programs,
+        multipliers=_multipliers(method, programs, budget, multiplier),
+        budget=budget,
+        rounds=rounds,
+        clip=clip,
+        sizes=sizes,
+        classes=classes,
+        trust=trust,
+        weights=weights,
+        standardize=standardize,
+    )
+
+
+def _multipliers(
+    method: Method, programs: Mapping[Phase, Program], budget: Budget, given: float | None
+) -> dict[Any, float]:
+    """Noise std over clip of every site: calibrated to the budget, or the given one."""
+    charges = [c for p in programs.values() for c in p.charges]
+    if not programs[Phase.ROUND].charges:
+        raise InputError(f"{method.name}: the client releases nothing; call the door in it")
+    if any(c.charged is not None for c in charges) and not method.note:
+        raise InputError(f"{method.name}: a release is not charged at its cost; say so in the method's note")
+    if given is not None:
+        return accounting.at_multiplier(charges, given)
+    return accounting.calibrate(charges, budget) if budget.private else {c.site: 0.0 for c in charges}
+
+
+def _check(sizes: Sequence[int], rounds: int, clip: float, trust: str, weights: str) -> None:
+    expect_whole("rounds", rounds, 1)
+    if not is_number(clip) or not clip > 0:
+        raise InputError(f"clip is {clip!r}; expected a number above 0")
+    if len(sizes) == 0 or min(sizes) < 1:
+        raise InputError(f"client sizes are {list(sizes)}; expected at least one client with at least one record each")
+    one_of("trust", trust, get_args(Trust))
+    one_of("weights", weights, get_args(Weights))

@@ -1,0 +1,105 @@
+"""A run's programs, read and counted: one for each phase it has. Shapes only, no record is needed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from fedsofim.core.audit import Inputs, Program, audit_program
+from fedsofim.core.door import MAX_SITES, Facts
+from fedsofim.core.feature_moments import FeatureMoments, moments_client
+from fedsofim.core.method import Method
+from fedsofim.core.models import Model
+from fedsofim.core.phase import Phase
+from fedsofim.core.records import Records
+from fedsofim.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Public:
+    """The public numbers that a client's programs are read for."""
+
+    shape: tuple[int, ...]  # of one record's features
+    classes: int
+    blocks: tuple[int, int]  # how many blocks of records, of which length
+    clients: int
+    rounds: int
+    clip: float
+
+    @property
+    def facts(self) -> Facts:
+        """What a method may know of them; the noise comes later."""
+        return Facts(rounds=self.rounds, clients=self.clients, clip=self.clip, noise_std=0.0)
+
+
+@lru_cache(maxsize=256)
+def read_programs(
+    method: Method, model: Model, standardize: FeatureMoments | None, public: Public
+) -> Mapping[Phase, Program]:
+    """The program of each phase, in the order of the phases. Cached: seeds and budgets share a compilation."""
+    inputs = input_shapes(method, model, public)
+    once = replace(inputs, state=(), memory=())
+    found = {}
+    if standardize is not None:
+        found[Phase.MOMENTS] = audit_program(moments_client(standardize), model, once, public.facts, Phase.MOMENTS)
+    if method.setup is not None:
+        ask = method.setup.client
+        found[Phase.SETUP] = audit_program(
+            lambda door, params, *_: (ask(door, params), ()), model, once, public.facts, Phase.SETUP
+        )
+    found[Phase.ROUND] = audit_program(method.client, model, inputs, public.facts, Phase.ROUND)
+    _check_server(method, found[Phase.ROUND], inputs, public.facts)
+    return found
+
+
+def input_shapes(method: Method, model: Model, public: Public) -> Inputs:
+    """Shapes of everything a client's program takes."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    params = jax.eval_shape(lambda k: model.init(k, public.shape, public.classes), key)
+
+    def spec(shape, dtype=jnp.float32) -> Any:
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    blocks = public.blocks
+    return Inputs(
+        params=params,
+        state=jax.eval_shape(method.init, params),
+        memory=jax.eval_shape(method.memory, params),
+        key=key,
+        index=spec((), jnp.int32),
+        size=spec(()),
+        round=spec((), jnp.int32),
+        noise_std=spec(()),
+        stds=spec((MAX_SITES,)),
+        records=Records(
+            x=spec((*blocks, *public.shape)),
+            y=spec(blocks, jnp.int32),
+            weight=spec(blocks),
+            owner=spec(blocks[:1], jnp.int32),
+        ),
+    )
+
+
+def upload_shapes(program: Program) -> Any:
+    """Shapes of what a client uploads."""
+    specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in program.jaxpr.jaxpr.outvars]
+    return jax.tree.unflatten(program.outputs, specs)[0]
+
+
+def _check_server(method: Method, program: Program, inputs: Inputs, facts: Facts) -> None:
+    """Does the server's step give new parameters and state, of the form they had?"""
+
+    def step(mean: Any, state: Any, params: Any, noise_std: Any) -> Any:
+        returned = method.server(mean, state, params, facts._replace(noise_std=noise_std))
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            what = f"{len(returned)} values" if isinstance(returned, tuple) else f"one {type(returned).__name__}"
+            raise InputError(f"{method.name}: the server returned {what}; expected two: the parameters and its state")
+        return returned[0]
+
+    new = jax.eval_shape(step, upload_shapes(program), inputs.state, inputs.params, inputs.noise_std)
+    wanted, given = (jax.tree.map(lambda s: s.shape, t) for t in (inputs.params, new))
+    if wanted != given:
+        raise InputError(f"{method.name}: the server gave parameters of shape {given}; expected {wanted}")

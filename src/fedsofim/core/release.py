@@ -1,0 +1,182 @@
+"""The one primitive that turns records into something that may leave: a clipped sum plus Gaussian noise.
+
+`dp_release` stands in a client's program wherever the door was asked (door.py). The audit finds it there and prices it;
+here is what it computes, for one client, for all clients at once, and for many settings of a sweep.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from fedsofim.core.mechanisms import Mechanism, draw_tree
+from fedsofim.core.queries import Query, SoftmaxGradient
+from fedsofim.core.records import Records
+from fedsofim.errors import Refused
+from fedsofim.native import sums as native_sums
+
+_SAMPLING = 2**31 - 1  # folded into a call's key for sampling; rounds, folded in for noise, never get there
+_SETTINGS_AT_ONCE = 4  # of a sweep
+
+
+class Site(NamedTuple):
+    """Everything fixed about one release, as the audit reads it from the program."""
+
+    number: int
+    label: str
+    query: Query
+    clip: float
+    noise: Mechanism
+    sample: float
+    share: float | None
+
+
+class Operands(NamedTuple):
+    """What flows into one release at run time."""
+
+    key: Any  # of this call alone
+    round: Any
+    index: Any  # which client
+    std: Any  # of the noise on the sum, from the calibration
+    records: Records
+    consts: Sequence  # what the per-record function closes over, e.g. theta
+
+
+dp_release = Primitive("dp_release")
+dp_release.multiple_results = True
+_RECORD_FIELDS = len(Records._fields)
+
+
+_auditing: ContextVar[bool] = ContextVar("auditing", default=False)
+
+
+@contextmanager
+def auditing() -> Iterator[None]:
+    """While a method's program is read, a vmap around a release is the method's own, and refused."""
+    token = _auditing.set(True)
+    try:
+        yield
+    finally:
+        _auditing.reset(token)
+
+
+def operands(args: Sequence) -> Operands:
+    """The flat operands of a dp_release, named."""
+    end = 4 + _RECORD_FIELDS
+    key, round, index, std = args[:4]
+    return Operands(key, round, index, std, Records(*args[4:end]), list(args[end:]))
+
+
+def _one_client(*args, site: Site) -> list[jax.Array]:
+    """The release of the client `index`: its clipped sum plus its noise."""
+    op = operands(args)
+    mine = op.records._replace(
+        weight=op.records.weight * (op.records.owner == op.index)[:, None].astype(op.records.weight.dtype),
+        owner=jnp.zeros_like(op.records.owner),
+    )
+    mine = _sampled(site, jnp.expand_dims(op.key, 0), op.round, mine)
+    sums = [s[0] for s in client_sums(site, op.consts, [False] * len(op.consts), mine, 1)]
+    return add_noise(site, op.key, op.round, op.std, sums)
+
+
+def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[jax.Array], list[int]]:
+    """The releases of every client at once: the simulator's vmap over clients. A method's own vmap is refused."""
+    op, dim = operands(args), operands(dims)
+    if dim.index is None:
+        if not _auditing.get():  # a sweep: the same audited program under other settings, each with its own key
+            swept = _swept(args, dims, site)
+            return swept, [0] * len(swept)
+        raise Refused(
+            f"the release '{site.label}' stands inside a vmap, which would release many sums with one noise; "
+            "use door.scan, or return all leaves from one function so that they are clipped and charged together"
+        )
+    clients = op.index.shape[dim.index]
+    batched = [d is not None for d in dim.consts]
+    consts = [c if d is None else jnp.moveaxis(c, d, 0) for c, d in zip(op.consts, dim.consts, strict=True)]
+    keys = op.key if dim.key is not None else jax.random.split(op.key, clients)
+    records = _sampled(site, keys, op.round, op.records)
+    sums = client_sums(site, consts, batched, records, clients)
+    noisy = jax.vmap(lambda key, *s: add_noise(site, key, op.round, op.std, s))(keys, *sums)
+    return noisy, [0] * len(noisy)
+
+
+def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
+    """The release under many settings; XLA takes a few side by side, wide products whose results stay in cache."""
+    op = operands(args)
+    varying = [i for i, d in enumerate(dims) if d is not None]
+
+    def one(values: list) -> list[jax.Array]:
+        given = dict(zip(varying, values, strict=True))
+        return _one_client(*[given.get(i, a) for i, a in enumerate(args)], site=site)
+
+    values = [jnp.moveaxis(args[i], dims[i], 0) for i in varying]
+    if fused(site.query, op.consts, op.records):
+        return jax.vmap(one)(values)
+    return jax.lax.map(one, values, batch_size=_SETTINGS_AT_ONCE)
+
+
+def fused(query: Query, consts: Sequence, records: Records) -> bool:
+    """Is this a sum that the C++ pass computes?"""
+    return type(query) is SoftmaxGradient and native_sums.fits(consts[0], records.x, records.weight)
+
+
+def client_sums(site: Site, consts: Sequence, batched: Sequence[bool], records: Records, clients: int):
+    """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client."""
+    if fused(site.query, consts, records):
+        return [native_sums.fused_sums(consts[0], *records, one_each=batched[0], clients=clients, clip=site.clip)]
+
+    def block(owner, x, y, weight):
+        mine = [c[owner] if b else c for c, b in zip(consts, batched, strict=True)]
+        return site.query.block(mine, x, y, weight, site.clip)
+
+    x, y, weight, owner = records
+    if site.query.wide:
+        sums = jax.vmap(block)(owner, x, y, weight)
+        if clients == 1:
+            return [jnp.sum(s, axis=0, keepdims=True) for s in sums]
+        return [jax.ops.segment_sum(s, owner, clients, indices_are_sorted=True) for s in sums]
+    single = [c[0] if b else c for c, b in zip(consts, batched, strict=True)]
+    totals = [jnp.zeros((clients, *s.shape), s.dtype) for s in site.query.outputs(single)]
+
+    def add(totals, row):
+        sums = block(*row)
+        return [t.at[row[0]].add(s) for t, s in zip(totals, sums, strict=True)], None
+
+    return jax.lax.scan(add, totals, (owner, x, y, weight))[0]
+
+
+def add_noise(site: Site, key, round, std, sums: Sequence) -> list[jax.Array]:
+    """Sums plus the mechanism's noise at this round."""
+    noise = draw_tree(site.noise, key, round, sums)
+    return [s + std.astype(s.dtype) * z for s, z in zip(sums, noise, strict=True)]
+
+
+def _sampled(site: Site, keys, round, records: Records) -> Records:
+    """Keep each record with probability `sample`, drawn afresh for this release by its own client."""
+    if site.sample == 1:
+        return records
+    blocks = jnp.arange(len(records.owner))
+
+    def kept(owner, block):
+        key = jax.random.fold_in(jax.random.fold_in(keys[owner], _SAMPLING), round)
+        return jax.random.bernoulli(jax.random.fold_in(key, block), site.sample, records.weight.shape[1:])
+
+    mask = jax.vmap(kept)(records.owner, blocks)
+    return records._replace(weight=records.weight * mask.astype(records.weight.dtype))
+
+
+@dp_release.def_abstract_eval
+def _shapes(*avals, site: Site):
+    outputs = site.query.outputs(avals[4 + _RECORD_FIELDS :])
+    return [ShapedArray(s.shape, s.dtype) for s in outputs]
+
+
+dp_release.def_impl(jax.jit(_one_client, static_argnames="site"))
+mlir.register_lowering(dp_release, mlir.lower_fun(_one_client, multiple_results=True))
+batching.primitive_batchers[dp_release] = _all_clients

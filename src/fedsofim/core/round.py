@@ -1,0 +1,47 @@
+"""One federated round: the page to read first.
+
+Every client runs the method's client program behind its door; the server averages what was uploaded and takes a step.
+That is all this page says. What a method is: method.py. What leaves through the door: door.py and release.py. How a
+program is read and priced: audit.py and plan.py. Where all clients can be asked in one call: pooled.py.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedsofim.core.audit import Program
+from fedsofim.core.cohort import Carry, Cohort
+from fedsofim.core.door import Facts
+from fedsofim.core.method import Method
+from fedsofim.core.pooled import ask_pooled
+
+
+class Rules(NamedTuple):
+    """What of a round is settled before it begins: pure functions, public numbers and a flag."""
+
+    method: Method
+    program: Program  # the client's, as audited
+    facts: Facts
+    pooled: bool  # ask all clients in one call (pooled.py)
+
+
+def federated_round(rules: Rules, cohort: Cohort, carry: Carry, t: jax.Array) -> Carry:
+    """Every client answers through its door; the server averages and takes a step."""
+    ask = ask_pooled if rules.pooled else ask_each
+    mean, memory = ask(rules.program, cohort, carry, t)
+    facts = rules.facts._replace(noise_std=cohort.noise_std)
+    params, state = rules.method.server(mean, carry.state, carry.params, facts)
+    return Carry(params, state, memory)
+
+
+def ask_each(program: Program, cohort: Cohort, carry: Carry, t: jax.Array) -> tuple[Any, Any]:
+    """Every client's audited program side by side, then the weighted mean of the uploads."""
+
+    def client(memory: Any, index: jax.Array, size: jax.Array) -> tuple[Any, Any]:
+        key = jax.random.fold_in(cohort.key, index)
+        return program(cohort.inputs(carry, t, memory=memory, key=key, index=index, size=size))
+
+    indices = jnp.arange(len(cohort.sizes), dtype=jnp.int32)
+    uploads, memory = jax.vmap(client)(carry.memory, indices, cohort.sizes)
+    return jax.tree.map(lambda u: jnp.tensordot(cohort.weights.astype(u.dtype), u, 1), uploads), memory

@@ -1,0 +1,42 @@
+"""A plan as plain data: what a run releases and costs, as `--json`, results and reports state it."""
+
+import math
+from typing import Any
+
+from fedsofim.core.accounting import Charge
+from fedsofim.core.budget import stated
+from fedsofim.core.plan import Plan
+
+
+def privacy_summary(p: Plan) -> dict[str, Any]:
+    """What a run releases and costs, as plain data."""
+    return {
+        "epsilon": stated(p.epsilon),
+        "delta": p.delta,
+        "mu": p.mu if p.mu is not None and math.isfinite(p.mu) else None,
+        "sigma_g": p.sigma_g,
+        "noise_std": p.noise_std,
+        "clip": p.clip if math.isfinite(p.clip) else None,
+        "rounds": p.rounds,
+        "releases": p.releases,
+        "trust": p.trust,
+        "weights": p.weights,
+        "note": p.method.note,
+        "ledger": [_entry(p, c) for c in p.ledger],
+    }
+
+
+def _entry(p: Plan, c: Charge) -> dict[str, Any]:
+    """One line of the ledger. `unit_releases` is what it costs, in independent releases of unit noise; a number in
+    `charged_as` means the account is wrong on purpose (a preset that reruns a published one)."""
+    multiplier = p.multipliers[c.site]
+    numbers = {"clip": c.clip, "sensitivity": c.ratio * c.clip, "multiplier": multiplier, "std": multiplier * c.clip}
+    return {
+        "what": c.label,
+        "releases": c.releases,
+        "unit_releases": c.weight,
+        "charged_as": c.charged,
+        **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
+        "sampled": c.sample,
+        "share": c.share,
+    }

@@ -1,0 +1,107 @@
+"""`load`: one name or path -> a checked `Dataset`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedsofim import extensions
+from fedsofim.data.assembly import assemble
+from fedsofim.data.clients import read_clients
+from fedsofim.data.dataset import Dataset
+from fedsofim.data.embedded import EMBEDDED, load_embedded
+from fedsofim.data.image_sources import IMAGE_SETS
+from fedsofim.data.npz import notes_of_npz
+from fedsofim.data.own_files import read_own
+from fedsofim.data.rows import Rows
+from fedsofim.errors import InputError, unknown
+
+HOLDOUT = 0.2
+
+
+def names() -> list[str]:
+    """Every dataset known by name.
+
+    >>> "fashion" in names(), "cifar10" in names()
+    (True, True)
+    """
+    return sorted({*EMBEDDED, *IMAGE_SETS, *extensions.installed("dataset")})
+
+
+def load(
+    name_or_path: str | Path | None = None,
+    *,
+    source: str | Path | None = None,
+    label: str | None = None,
+    drop: Sequence[str] = (),
+    test: str | Path | None = None,
+    clients_from: str | Path | None = None,
+    holdout: float = HOLDOUT,
+) -> Dataset:
+    """Load a dataset known by name, or your own: a file, a folder of images, a folder of clients' files.
+
+    label: the column of a table that holds the labels (default "label"); drop: columns to leave out.
+    test: a file with the test set; if neither it nor the data has one, `holdout` of each label is held out.
+    clients_from: a folder with one file per client; the result's `owner` says whose each record is.
+    A name may also be that of an installed package's dataset, or a Python file with a function of its own name.
+    source: a local copy of a set known by name.
+
+    >>> data = load("fashion")
+    >>> data.x_train.shape, data.x_test.shape, data.classes
+    ((60000, 80), (10000, 80), 10)
+    """
+    if clients_from is not None:
+        return _load_clients(name_or_path, Path(clients_from), label, drop, test, holdout)
+    if name_or_path is None:
+        raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
+    if name_or_path in names() or extensions.is_file(name_or_path):
+        return _load_known(str(name_or_path), source, (label, test))
+    path = Path(name_or_path)
+    if source is not None:
+        raise InputError(f"source goes with a dataset known by name; {path} is a path already")
+    if not path.exists() and not path.suffix and path.name == str(name_or_path):
+        raise unknown("dataset", str(name_or_path), names())
+    notes = {"source": path.name, **(notes_of_npz(path) if path.is_file() and path.suffix == ".npz" else {})}
+    if path.is_dir():
+        notes["features"] = "gradient histograms of the images resized to 32x32; no statistic of the data"
+    return assemble(path.stem, {"": read_own(path, label, drop)}, _test_rows(test, label, drop), holdout, notes)
+
+
+def _load_known(name: str, source: str | Path | None, for_own_files: tuple) -> Dataset:
+    if any(option is not None for option in for_own_files):
+        raise InputError(f"{name} has its own labels and test set; label and test go with your own files")
+    if name not in IMAGE_SETS and source is not None:
+        raise InputError(f"{name} is a dataset by itself; it needs no source")
+    if name in EMBEDDED:
+        return load_embedded(name)
+    if extensions.is_file(name):
+        return extensions.built("dataset", name, extensions.from_file("dataset", name)[0](), Dataset)
+    if name not in IMAGE_SETS:
+        return extensions.built("dataset", name, extensions.from_package("dataset", name)[0](), Dataset)
+    local = f" --source {source}" if source else ""
+    raise InputError(
+        f"{name} is a set of images, and a linear head needs features. Extract them once: "
+        f"fedsofim features {name} --backbone resnet20 --out {name}.npz{local} (needs the extra torch; "
+        f"--backbone histograms needs none), then use --dataset {name}.npz"
+    )
+
+
+def _load_clients(
+    name: str | Path | None,
+    folder: Path,
+    label: str | None,
+    drop: Sequence[str],
+    test: str | Path | None,
+    holdout: float,
+) -> Dataset:
+    if name is not None and Path(name) != folder:
+        raise InputError(f"got a dataset ({name}) and clients_from={folder}; give one of them")
+    clients = read_clients(folder, label, drop)
+    notes = {"source": f"{len(clients)} clients' files in {folder.name}/"}
+    return assemble(folder.name, clients, _test_rows(test, label, drop), holdout, notes)
+
+
+def _test_rows(test: str | Path | None, label: str | None, drop: Sequence[str]) -> Rows | None:
+    """The rows of a separate test file: its test part if it has one, else all of it."""
+    if test is None:
+        return None
+    parts = read_own(Path(test), label, drop)
+    return parts.get("test", parts["train"])

@@ -1,0 +1,69 @@
+"""A job on the coordinator's disk: its whole progress in one file, so that a resumed job is bit-identical."""
+
+import json
+import zipfile
+import zlib
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim.deploy.server import Client, Order, Progress, begin
+from fedsofim.deploy.wire import PHASES, Arrays, Job, from_bytes, to_bytes
+from fedsofim.errors import InputError
+from fedsofim.files import write_whole
+
+#: The files of a job's folder, beside the certificate.
+CHECKPOINT, PROGRESS, OUTCOME = "checkpoint.npz", "progress.json", "outcome.json"
+
+
+def save(progress: Progress, path: Path) -> None:
+    """The whole progress in one file, on disk before anything else happens."""
+    meta = {
+        "order": asdict(progress.order),
+        "job": progress.job.text(),
+        "clients": [asdict(c) for c in progress.clients],
+        "phase": progress.phase,
+        "round": progress.round,
+    }
+    arrays: Arrays = {"meta": np.asarray(json.dumps(meta))}
+    for name, tree in (("params", progress.params), ("state", progress.state)):
+        arrays |= {f"{name}{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
+    arrays |= {f"moments_{k}": np.asarray(v) for k, v in (progress.moments or {}).items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda file: file.write(to_bytes(arrays)))
+
+
+def restore(path: Path) -> Progress:
+    """Progress as it was saved."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no checkpoint to resume from; start without --resume")
+    try:
+        return _restored(from_bytes(path.read_bytes()))
+    except (ValueError, KeyError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"{path}: not a checkpoint of this version, or a damaged one ({error})") from error
+
+
+def _restored(arrays: Arrays) -> Progress:
+    meta = json.loads(str(arrays["meta"]))
+    order = Order(**{**meta["order"], "settings": tuple((k, v) for k, v in meta["order"]["settings"])})
+    clients = tuple(Client(**{**c, "shape": tuple(c["shape"])}) for c in meta["clients"])
+    job = Job.read(meta["job"])
+    fresh = begin(order, clients)
+    trees = {n: _tree(arrays, n, t) for n, t in (("params", fresh.params), ("state", fresh.state))}
+    moments = {k: arrays[f"moments_{k}"] for k in ("first", "second") if f"moments_{k}" in arrays}
+    if meta["phase"] not in PHASES or not 0 <= meta["round"] <= job.rounds:
+        raise ValueError("its phase and round make no sense")
+    return replace(fresh, job=job, moments=moments or None, phase=meta["phase"], round=meta["round"], **trees)
+
+
+def _tree(arrays: Arrays, name: str, like: Any) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    found = [arrays[f"{name}{i}"] for i in range(len(leaves))]
+    for have, want in zip(found, leaves, strict=True):
+        if have.shape != np.shape(want) or have.dtype != np.asarray(want).dtype:
+            raise ValueError(f"its {name} have another form")
+    return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in found])

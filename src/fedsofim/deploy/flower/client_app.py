@@ -1,0 +1,59 @@
+"""The ClientApp: a thin shell around node.py. Nothing but answers and stated refusals gets out, never a traceback.
+
+The operator's policy is found by the node's own configuration, `--node-config 'policy="/path/policy.toml"'`; a server
+cannot name another. A SuperNode runs code that the server sends: only under `fedsofim node` is it sure to be this.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+
+from fedsofim.deploy.certificate import statement
+from fedsofim.deploy.flower.messages import job_of, reply_message, request_of, what_of
+from fedsofim.deploy.node import DataProblem, answer, consider, hello
+from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.deploy.wire import Arrays
+from fedsofim.errors import InputError, Refused
+
+_LOG = logging.getLogger("flwr")  # the operator's own log
+_SILENT = "the node cannot answer; its operator's log says why"
+
+
+def client_app() -> ClientApp:
+    """A ClientApp that answers any method of the library under the policy of the node it runs on."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return _guarded(message, context, lambda policy: ({}, answer(policy, request_of(message))))
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        questions = {"hello": hello, "account": statement, "consider": lambda policy: consider(policy, job_of(message))}
+        return _guarded(message, context, lambda policy: (questions[what_of(message)](policy), {}))
+
+    return app
+
+
+def _guarded(message: Message, context: Context, act: Callable[[Policy], tuple[dict[str, Any], Arrays]]) -> Message:
+    """Act under the policy. A refusal's reason depends on policy, ledger and request only, so it may be told."""
+    name = "unknown"
+    try:
+        policy = read_policy(str(context.node_config.get("policy", "")))
+        name = policy.name
+        facts, arrays = act(policy)
+        return reply_message({"node": name, **facts}, arrays, message)
+    except DataProblem as error:
+        _LOG.error("fedsofim: %s", error)
+    except (Refused, InputError) as error:
+        _LOG.warning("fedsofim: refused: %s", error)
+        return reply_message({"node": name, "refused": str(error) if name != "unknown" else _SILENT}, {}, message)
+    except Exception:
+        _LOG.exception("fedsofim: failed")
+    return reply_message({"node": name, "refused": _SILENT}, {}, message)
+
+
+app = client_app()

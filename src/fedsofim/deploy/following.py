@@ -1,0 +1,60 @@
+"""Submit a job and follow it: a progress bar from the job's own files, and an error that says what to do next."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedsofim.cli.app import bar
+from fedsofim.deploy.checkpoint import OUTCOME, PROGRESS
+from fedsofim.deploy.processes import register, run_status, submit
+from fedsofim.errors import InputError
+
+_LOOK = 0.5  # seconds between looks at the job's folder
+_ASK = 15.0  # seconds between questions to the SuperLink whether the run is alive
+
+
+def follow(server: Path, job: Path, config: Mapping[str, Any]) -> None:
+    """Start the run and show it until it ends."""
+    if not (server / "flwr" / "config.toml").is_file():
+        raise InputError(f"{server}: not a server folder; `fedsofim federation init` writes one")
+    (job / OUTCOME).unlink(missing_ok=True)
+    register(server)
+    run = submit(server, config)
+    print(f"run {run} submitted: {config['method']}, {config['rounds']} rounds, {config['clients']} nodes", flush=True)
+    try:
+        outcome = _watch(server, job, run, int(config["rounds"]))
+    except KeyboardInterrupt:
+        print(f"\nnot followed any more; the run goes on. Its progress is in {job / PROGRESS}")
+        raise
+    if "failed" in outcome:
+        raise InputError(f"{outcome['failed']}. When that is settled: the same command with --resume")
+    print(f"finished: {job / 'checkpoint.npz'} (model), {job / 'certificate.txt'}", flush=True)
+
+
+def _watch(server: Path, job: Path, run: int, rounds: int) -> dict[str, Any]:
+    asked, seen = time.monotonic(), 0
+    with bar("rounds", rounds) as advance:
+        while True:
+            done = _facts(job / PROGRESS)
+            if done.get("round", 0) > seen:
+                seen = done["round"]
+                if advance is not None:
+                    advance(seen)
+                else:
+                    print(f"round {seen}/{rounds} {done.get('text', '')}", flush=True)
+            if outcome := _facts(job / OUTCOME):
+                return outcome
+            if time.monotonic() - asked > _ASK:
+                asked = time.monotonic()
+                if run_status(server, run).startswith("finished") and not (job / OUTCOME).exists():
+                    return {"failed": "the server process ended without a word; its log is the SuperLink's"}
+            time.sleep(_LOOK)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}

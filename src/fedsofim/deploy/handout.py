@@ -1,0 +1,145 @@
+"""`fedsofim federation init`: everything N nodes and one server need, in folders to hand out.
+
+DIR/server/             for the coordinator: certificate, node keys' public halves, start scripts
+DIR/nodes/node-1/ ...   for each operator: node key, the authority's certificate, a policy to fill in, start script
+DIR/authority/ca.key    signs server certificates; keep it offline
+"""
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsofim.deploy import credentials
+from fedsofim.errors import InputError
+
+_POLICY = """# What this node allows. Read for every request; change it at any time. Paths are relative to this file.
+[node]
+name = "{name}"
+data = "records.npz"          # arrays x (records x features, float) and y (whole labels, 0..classes-1)
+classes = {classes}                  # public: stated here so that no record decides it
+ledger = "ledger.db"          # what was released so far. Keep it as long as the data; never delete it, nor restore
+                              # an older copy: both would forget what has left
+
+[budget]                      # over the life of the data: all jobs, runs and servers together
+epsilon = {epsilon}
+delta = {delta}
+
+[limits]
+smallest_multiplier = {multiplier}     # noise std over clip, of every single release
+largest_clip = {clip}           # largest norm a record may have in a sum
+methods = [{methods}]
+secure_sum_min_clients = 0    # 0: never share noise. Else how many clients, this one included, you trust to draw
+                              # their share of it, with mask_key and [peers] set: docs/node.md
+"""
+
+_START_NODE = """#!/bin/sh
+# Starts this node. It answers only what policy.toml allows, with the fedsofim installed here.
+cd "$(dirname "$0")" && exec fedsofim node --policy policy.toml --superlink {address} {security} --work state "$@"
+"""
+
+_START_LINK = """#!/bin/sh
+# Starts Flower's SuperLink, which connects server and nodes. Its database keeps nodes and runs over restarts.
+export FLWR_HOME="$(cd "$(dirname "$0")" && pwd)/flwr" FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
+cd "$(dirname "$0")" && exec flower-superlink {security} --host {bind} --port {port} --database superlink.db \\
+    --disable-runtime-dependency-installation "$@"
+"""
+
+_README = """This folder was written by `fedsofim federation init`.
+
+server/          for the coordinator: ./start-superlink.sh, then `fedsofim serve {server}`
+nodes/NAME/      for each operator: fill in policy.toml, put records.npz beside it, then ./start.sh
+authority/       ca.key signs new server certificates. Keep it offline; nobody needs it to run the federation.
+
+Send each node's folder to its operator over a channel you trust: node.key is its identity. An operator who prefers
+may make a key of their own (ssh-keygen -t ecdsa -b 384 -f node.key) and send only node.pub, for server/node-keys/.
+{warning}"""
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Where a federation listens, and whether it is encrypted."""
+
+    host: str = "127.0.0.1"
+    port: int = 9092
+    insecure: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the policy templates start from; each operator changes them."""
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    smallest_multiplier: float = 1.0
+    largest_clip: float = 10.0
+    classes: int = 10
+    methods: tuple[str, ...] = ("fedsofim", "fedgd", "fedadam")
+
+
+def init(folder: Path, names: list[str], where: Federation, terms: Terms = Terms()) -> None:
+    """Write the folders; an existing one is left alone."""
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder}: the folder is not empty; keys are never overwritten, choose another")
+    if len(set(names)) != len(names) or not names:
+        raise InputError(f"node names are {names}; expected at least one, each different")
+    server = folder / "server"
+    for path in (folder, server, server / "node-keys", server / "flwr", folder / "authority"):
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not where.insecure:
+        ca = credentials.authority(folder / "authority")
+        hosts = list(dict.fromkeys([where.host, "localhost", "127.0.0.1"]))
+        credentials.server_certificate(server, hosts, ca)
+        _copy(folder / "authority" / "ca.crt", server / "ca.crt")
+    _script(server / "start-superlink.sh", _start_link(where))
+    (server / "flwr" / "config.toml").write_text(_connection(server, where))
+    for name in names:
+        _node(folder, name, where, terms)
+    warning = "\nINSECURE: nothing is encrypted and any process may call itself a node.\n" if where.insecure else ""
+    (folder / "README.txt").write_text(_README.format(server=server, warning=warning))
+
+
+def _node(folder: Path, name: str, where: Federation, terms: Terms) -> None:
+    node = folder / "nodes" / name
+    node.mkdir(parents=True, mode=0o700)
+    security = "--insecure"
+    if not where.insecure:
+        (folder / "server" / "node-keys" / f"{name}.pub").write_bytes(credentials.node_key(node, name))
+        _copy(folder / "authority" / "ca.crt", node / "ca.crt")
+        security = "--root-certificates ca.crt --key node.key"
+    (node / "policy.toml").write_text(policy_text(name, terms))
+    _script(node / "start.sh", _START_NODE.format(address=where.address, security=security))
+
+
+def policy_text(name: str, terms: Terms) -> str:
+    """A policy template filled in."""
+    return _POLICY.format(
+        name=name, classes=terms.classes, epsilon=terms.epsilon, delta=terms.delta,
+        multiplier=terms.smallest_multiplier, clip=terms.largest_clip,
+        methods=", ".join(f'"{m}"' for m in terms.methods),
+    )  # fmt: skip
+
+
+def _start_link(where: Federation) -> str:
+    tls = "--ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth"
+    bind = where.host if where.host in ("127.0.0.1", "localhost") else "0.0.0.0"
+    return _START_LINK.format(security="--insecure" if where.insecure else tls, bind=bind, port=where.port)
+
+
+def _connection(server: Path, where: Federation) -> str:
+    """Flower's own configuration: where `flwr run` finds the SuperLink."""
+    how = "insecure = true" if where.insecure else f'root-certificates = "{server.absolute() / "ca.crt"}"'
+    near = f"127.0.0.1:{where.port}"
+    return f'[superlink]\ndefault = "federation"\n\n[superlink.federation]\naddress = "{near}"\n{how}\n'
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.write_bytes(source.read_bytes())
+
+
+def _script(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)

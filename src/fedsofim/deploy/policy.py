@@ -1,0 +1,134 @@
+"""What a node's operator allows: one TOML file, written by the operator and read anew for every request.
+
+[node]
+name = "hospital-1"
+data = "records.npz"            # x: records x features, y: labels
+classes = 10                    # public, stated here so that no record decides it
+ledger = "ledger.db"
+
+[budget]                        # over the life of the data, all runs and servers together
+epsilon = 2.0
+delta = 1e-5
+
+[limits]
+smallest_multiplier = 1.0       # noise std over clip, of every release
+largest_clip = 10.0
+methods = ["fedsofim", "fedgd"]
+secure_sum_min_clients = 0      # 0: never share noise; else how many clients, this one included, are trusted
+                                # to draw their share of it
+
+[peers]                         # only for secure sums: the others' mask keys, as their operators gave them
+hospital-2 = "k3Zr...="
+"""
+
+import math
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsofim.core.budget import Budget
+from fedsofim.errors import InputError, unknown
+from fedsofim.methods import registry
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A checked policy; paths are absolute."""
+
+    name: str
+    data: Path
+    classes: int
+    ledger: Path
+    epsilon: float  # infinite only where smallest_multiplier is 0: a rehearsal on records that need no protection
+    delta: float
+    smallest_multiplier: float
+    largest_clip: float
+    methods: tuple[str, ...]
+    secure_sum_min_clients: int = 0
+    mask_key: Path | None = None
+    peers: tuple[tuple[str, str], ...] = ()
+
+
+_FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
+    "node": {"name": (str,), "data": (str,), "classes": (int,), "ledger": (str,), "mask_key": (str,)},
+    "budget": {"epsilon": (float, int), "delta": (float,)},
+    "limits": {
+        "smallest_multiplier": (float, int),
+        "largest_clip": (float, int),
+        "methods": (list,),
+        "secure_sum_min_clients": (int,),
+    },
+}
+_OPTIONAL = {"secure_sum_min_clients", "mask_key"}
+
+
+def read_policy(path: str | Path) -> Policy:
+    """The policy in a file; everything must be stated, and nothing else may be."""
+    path = Path(path).expanduser().absolute()
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such policy file; `fedsofim federation init` writes templates")
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a TOML file: {error}") from error
+    values = {k: v for section in _FIELDS for k, v in _section(path, document, section).items()}
+    peers = document.pop("peers", {})
+    if not isinstance(peers, dict) or not all(isinstance(v, str) for v in peers.values()):
+        raise InputError(f'{path}: [peers] is {peers!r}; expected lines of the form name = "public mask key"')
+    for extra in set(document) - set(_FIELDS):
+        raise InputError(f"{path}: {unknown('section', f'[{extra}]', [f'[{s}]' for s in _FIELDS])}")
+    values |= {key: _beside(path, values[key]) for key in ("data", "ledger", "mask_key") if key in values}
+    values |= {"methods": tuple(values["methods"]), "peers": tuple(peers.items())}
+    return _checked(path, Policy(**values))
+
+
+def _section(path: Path, document: dict[str, Any], section: str) -> dict[str, Any]:
+    fields, given = _FIELDS[section], document.get(section)
+    if not isinstance(given, dict):
+        raise InputError(f"{path}: the section [{section}] is missing; expected {', '.join(fields)} in it")
+    for key, value in given.items():
+        if key not in fields:
+            raise InputError(f"{path}: [{section}] {unknown('field', key, fields)}")
+        if not isinstance(value, fields[key]) or isinstance(value, bool):
+            wanted = " or ".join(k.__name__ for k in fields[key])
+            raise InputError(f"{path}: [{section}] {key} is {value!r}; expected {wanted}")
+    for key in fields:
+        if key not in given and key not in _OPTIONAL:
+            raise InputError(f"{path}: [{section}] {key} is missing; nothing here has a default")
+    return given
+
+
+def _beside(policy: Path, name: str) -> Path:
+    return (policy.parent / Path(name).expanduser()).absolute()
+
+
+def _checked(path: Path, p: Policy) -> Policy:
+    def need(right: bool, text: str) -> None:
+        if not right:
+            raise InputError(f"{path}: {text}")
+
+    need(bool(p.name.strip()), "name is empty; expected a name the coordinator knows this node by")
+    need(p.classes >= 2, f"classes is {p.classes}; expected at least 2")
+    need(p.smallest_multiplier >= 0, f"smallest_multiplier is {p.smallest_multiplier}; expected a number >= 0")
+    need(p.largest_clip > 0, f"largest_clip is {p.largest_clip}; expected a number above 0")
+    need(p.secure_sum_min_clients >= 0, "secure_sum_min_clients is negative; expected 0 (never) or a number of clients")
+    need(p.secure_sum_min_clients != 1, "secure_sum_min_clients is 1; a sum over one client hides nothing: 0 or >= 2")
+    need(
+        p.secure_sum_min_clients == 0 or (p.mask_key is not None and len(p.peers) >= p.secure_sum_min_clients - 1),
+        "secure sums need mask_key in [node], and in [peers] the key of every other client",
+    )
+    need(bool(p.methods), "methods is empty; name the methods this node takes part in")
+    for name in p.methods:
+        need(isinstance(name, str) and name in registry(), str(unknown("method", str(name), registry())))
+    if p.epsilon == math.inf:
+        need(p.smallest_multiplier == 0, "epsilon is inf, which protects nothing; for a rehearsal on records that "
+             "need no protection also set smallest_multiplier = 0")  # fmt: skip
+        need(0 < p.delta < 1, f"delta is {p.delta}; expected a number strictly between 0 and 1")
+    else:
+        try:
+            Budget(p.epsilon, p.delta)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+        need(p.smallest_multiplier > 0, "smallest_multiplier is 0; expected a number above 0: a release needs noise")
+    return p

@@ -1,0 +1,208 @@
+"""Start and stop Flower's processes: SuperLink, nodes, runs. Whatever was started is stopped, children included."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedsofim.deploy.flower.pinned import FLOWER, NURSERY, environment
+from fedsofim.errors import InputError
+
+APP = Path(__file__).parent / "app"
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def command(name: str) -> str:
+    """One of Flower's commands, of this installation."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'")
+    return found
+
+
+def node_command(
+    policy: Path, superlink: str, certificates: Path | None, key: Path | None, port: int | None = None
+) -> list[str]:
+    """flower-supernode for a policy: TLS and the node's key, unless neither is given."""
+    secure = ["--root-certificates", str(certificates), "--auth-supernode-private-key", str(key)]
+    return [
+        command("flower-supernode"),
+        *(secure if certificates is not None else ["--insecure"]),
+        *("--superlink", superlink, "--host", "127.0.0.1", "--port", str(port or free_port())),
+        *("--node-config", f'policy="{policy.absolute()}"'),
+    ]
+
+
+def node_start(folder: Path, superlink: str) -> list[str]:
+    """What a node's start.sh runs, with TLS and the node's key."""
+    files = {"--policy": "policy.toml", "--root-certificates": "ca.crt", "--key": "node.key", "--work": "state"}
+    options = [part for option, name in files.items() for part in (option, str(folder / name))]
+    return [sys.executable, "-m", "fedsofim", "node", "--superlink", superlink, *options]
+
+
+def superlink_command(server: Path, where: Any) -> list[str]:
+    """What start-superlink.sh runs, for a SuperLink on this machine."""
+    tls = [
+        *("--ssl-ca-certfile", str(server / "ca.crt"), "--ssl-certfile", str(server / "server.crt")),
+        *("--ssl-keyfile", str(server / "server.key"), "--enable-supernode-auth"),
+    ]
+    return [
+        command("flower-superlink"),
+        *(["--insecure"] if where.insecure else tls),
+        *("--host", where.host, "--port", str(where.port), "--database", str(server / "superlink.db")),
+        "--disable-runtime-dependency-installation",
+    ]
+
+
+def keep_running(commands: Sequence[list[str]], env: Mapping[str, str], pause: float = 5.0) -> None:
+    """Run commands side by side and start each again whenever it ends, until this process is told to stop.
+
+    A SuperNode that was killed cannot come back before the SuperLink has missed its heartbeats: it is turned away and
+    ends. So it is started again until it is let in.
+    """
+    stopping = False
+
+    def stop(number: int, frame: object) -> None:
+        nonlocal stopping
+        stopping = True
+
+    for kind in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(kind, stop)
+    children = [subprocess.Popen(c, env=dict(env)) for c in commands]
+    due = [0.0] * len(children)  # when an ended one may start again
+    while not stopping:
+        time.sleep(0.2)
+        for i, child in enumerate(children):
+            if child.poll() is None:
+                due[i] = time.monotonic() + pause
+            elif time.monotonic() >= due[i]:
+                print(f"{Path(commands[i][0]).name} ended (code {child.returncode}); it is started again", flush=True)
+                children[i] = subprocess.Popen(commands[i], env=dict(env))
+                due[i] = time.monotonic() + pause
+    for child in children:
+        child.terminate()
+    for child in children:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=10)
+
+
+def nursery_command(work: Path) -> list[str]:
+    return [sys.executable, "-m", "fedsofim.deploy.flower.nursery", str(work.absolute() / "workers" / NURSERY)]
+
+
+@contextlib.contextmanager
+def running(arguments: list[str], env: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own; on the way out the whole group is stopped."""
+    process = start(arguments, env, log)
+    try:
+        yield process
+    finally:
+        stop(process)
+
+
+def start(arguments: list[str], env: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as file:
+        return subprocess.Popen(arguments, env=dict(env), stdout=file, stderr=file, start_new_session=True)
+
+
+def stop(process: subprocess.Popen[bytes], grace: float = 8.0) -> None:
+    """Ask the group to end, then make it."""
+    for kind, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, kind)
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            process.poll()
+            if not _group_lives(process.pid):
+                return
+            time.sleep(0.1)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def server_environment(server: Path) -> dict[str, str]:
+    """For the coordinator's commands: Flower's configuration lies in the server folder."""
+    path = os.pathsep.join([str(Path(command("flwr")).parent), os.environ.get("PATH", "")])
+    return {**os.environ, **FLOWER, "PATH": path, "FLWR_HOME": str((server / "flwr").absolute())}
+
+
+def node_environment(work: Path) -> dict[str, str]:
+    return environment(work.absolute())
+
+
+def wait_for(ready: Callable[[], bool], seconds: float, what: str) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > end:
+            raise InputError(f"{what} did not happen within {seconds:g} s")
+        time.sleep(0.2)
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as s:
+        s.settimeout(1)
+        return s.connect_ex(("127.0.0.1", port)) == 0
+
+
+def register(server: Path) -> None:
+    """Make every key in node-keys/ known to the SuperLink; those it knows already stay."""
+    env = server_environment(server)
+    for key in sorted((server / "node-keys").glob("*.pub")):
+        done = server / "node-keys" / f"{key.stem}.registered"
+        if done.exists():
+            continue
+        result = _flwr(["supernode", "register", str(key), "federation", "--format", "json"], env)
+        if not result.get("success") and "already" not in str(result).lower():
+            raise InputError(f"the SuperLink did not take the key of {key.stem}: {result.get('error-message', result)}")
+        done.touch()
+
+
+def submit(server: Path, config: Mapping[str, Any]) -> int:
+    """Start a run of the app with this run-config; its number."""
+    pairs = " ".join(f"{key}={_toml(value)}" for key, value in config.items())
+    result = _flwr(
+        ["run", str(APP), "federation", "--run-config", pairs, "--format", "json"], server_environment(server)
+    )
+    if not result.get("success"):
+        raise InputError(f"the SuperLink did not take the run: {result.get('error-message', result)}")
+    return int(result["run-id"])
+
+
+def run_status(server: Path, run: int) -> str:
+    """Flower's word for how a run is doing, e.g. 'running' or 'finished:completed'."""
+    result = _flwr(["ls", "federation", "--run-id", str(run), "--format", "json"], server_environment(server))
+    runs = result.get("runs") or [{}]
+    return str(runs[0].get("status", "unknown"))
+
+
+def _flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+    done = subprocess.run([command("flwr"), *arguments], env=dict(env), capture_output=True, text=True, timeout=120)
+    try:
+        return json.loads(done.stdout)
+    except ValueError:
+        return {"success": False, "error-message": (done.stderr or done.stdout).strip()[-500:]}
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if isinstance(value, str) else repr(value)

@@ -1,0 +1,125 @@
+"""Secure summation: the server learns Σ_i w_i·g_i and nothing else, so that clients may share the noise.
+
+Every pair of nodes has a secret (X25519, keys known to both operators beforehand, never through the server). On the
+lattice of noise.py a node uploads, modulo 2^64,
+
+    y_i = Σ_j round(a_i·clip(∇_j)/g) + floor(2^32·z_i) + Σ_{k: i before k} m_ik - Σ_{k: k before i} m_ik,
+
+a_i = w_i/|D_i|, m_ik a stream of uniform words from the pair's secret and the digest of the request. The masks cancel
+in Σ_i y_i, and only if every node was asked exactly the same thing. One node missing, and the sum is noise: a
+round needs all.
+
+Noise: with s the std that would hide one client's sum alone and A = max a_i, the average needs std A·s; each of n
+clients draws A·s/sqrt(n). A node believes of h of the n clients (its policy's `secure_sum_min_clients`, itself among
+them) that they draw theirs and keep their secrets, so it charges itself at std A·s·sqrt(h/n). Sums of floored
+normals: floor(w_1) + ... + floor(w_n) has, up to exp(-2π²·2^64), the law of floor(Σw + n-1 uniforms), a
+post-processing of the Gaussian mechanism with noise Σw; so the price is the Gaussian one.
+"""
+
+import base64
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsofim.deploy.noise import BITS, Bits, lattice_std
+from fedsofim.errors import InputError, Refused
+
+_LABEL = b"fedsofim pairwise mask 1"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who sums, in order: names and a_i = w_i/|D_i|. Everything about shared noise follows from it and s."""
+
+    names: tuple[str, ...]
+    factors: tuple[float, ...]
+
+    @staticmethod
+    def of(peers: Sequence[tuple[str, int]], weights: str) -> "Shares":
+        """From names and sizes, for uniform weights 1/n or weights by size."""
+        total = sum(size for _, size in peers)
+        a = [1 / (len(peers) * size) if weights == "uniform" else 1 / total for _, size in peers]
+        return Shares(tuple(name for name, _ in peers), tuple(a))
+
+    def std(self, full: float, sensitivity: float, coordinates: int) -> float:
+        """Noise std of each client on the average; large enough that rounding is paid for by all of them."""
+        share = max(self.factors) * full / math.sqrt(len(self.names))
+        return lattice_std(share, sensitivity * min(self.factors), coordinates)
+
+    def multiplier(self, name: str, full: float, honest: int) -> float:
+        """Noise multiplier that the node may claim for its own records, if `honest` clients draw their noise."""
+        mine = self.factors[self.names.index(name)]
+        return full * max(self.factors) / mine * math.sqrt(min(honest, len(self.names)) / len(self.names))
+
+
+def new_key(path: Path) -> str:
+    """A node's mask key in a file of its own; returns the public half, for the other operators."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    from fedsofim.deploy.credentials import write_secret
+
+    key = X25519PrivateKey.generate()
+    write_secret(path, base64.b64encode(key.private_bytes_raw()) + b"\n")
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def pair_secrets(name: str, key: Path, peers: Mapping[str, str], among: Sequence[str]) -> dict[str, bytes]:
+    """The secret shared with each of the others `among` whom the sum runs."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+    try:
+        mine = X25519PrivateKey.from_private_bytes(base64.b64decode(key.read_bytes()))
+        theirs = {n: X25519PublicKey.from_public_bytes(base64.b64decode(peers[n])) for n in among if n != name}
+    except KeyError as error:
+        raise Refused(
+            f"{error.args[0]} is not among this node's peers; its operator has not agreed to sum with it"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"the mask keys of this node cannot be read ({error})") from error
+    out = {}
+    for other, public in theirs.items():
+        both = "\n".join(sorted((name, other))).encode()
+        out[other] = hashlib.sha256(_LABEL + mine.exchange(public) + both).digest()
+    return out
+
+
+def masks(name: str, secrets: Mapping[str, bytes], digest: str, count: int) -> np.ndarray:
+    """The node's masks for one request, added up modulo 2^64: they cancel over all nodes."""
+    total = np.zeros(count, np.uint64)
+    for other, secret in sorted(secrets.items()):
+        words = Bits(secret, digest).words(count)
+        total = total + words if name < other else total - words  # uint64 wraps around
+    return total
+
+
+def masked(whole: np.ndarray, noise: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    return (whole + noise).astype(np.int64).view(np.uint64) + mask
+
+
+def unmasked(uploads: Sequence[np.ndarray], step: float) -> np.ndarray:
+    """Σ_i of the masked uploads, in the data's units."""
+    total = np.zeros_like(uploads[0])
+    for upload in uploads:
+        total = total + upload
+    return total.view(np.int64).astype(np.float64) * step
+
+
+def step_of(std: float) -> float:
+    return std * 2.0**-BITS
+
+
+def as_peers(value: Any) -> tuple[tuple[str, int], ...]:
+    """Names and sizes as terms carry them."""
+    try:
+        peers = tuple((str(name), int(size)) for name, size in value)
+    except (TypeError, ValueError) as error:
+        raise InputError("the job's peers make no sense; expected pairs of a name and a size") from error
+    names = [name for name, _ in peers]
+    if len(set(names)) != len(names) or any(size < 1 for _, size in peers):
+        raise InputError("the job's peers make no sense; expected different names, each with at least one record")
+    return peers

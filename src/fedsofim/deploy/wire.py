@@ -1,0 +1,200 @@
+"""What travels between server and node: a job's terms as JSON, a request about it, and the reply.
+
+Both sides build the same programs from the terms. Only what the client's program reads is sent: the parameters,
+and of the server's state the leaves that the program uses.
+"""
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import jax
+import numpy as np
+
+from fedsofim.core.audit import Inputs, Program
+from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.method import Method
+from fedsofim.core.models import Model, softmax_head
+from fedsofim.core.plan import Trust, Weights
+from fedsofim.core.programs import input_shapes
+from fedsofim.core.records import block_shape
+from fedsofim.deploy.secure_sum import as_peers
+from fedsofim.errors import InputError
+from fedsofim.methods import make
+
+Phase = Literal["moments", "setup", "round"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+Arrays = dict[str, np.ndarray]
+_LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node busy
+
+
+@dataclass(frozen=True)
+class Job:
+    """The terms of one training job, fixed for its life. `stds`: noise std of each release site, by phase."""
+
+    id: str
+    method: str
+    settings: dict[str, Any]
+    rounds: int
+    clip: float
+    clients: int
+    classes: int
+    shape: tuple[int, ...]
+    stds: dict[str, list[float]]
+    noise_std: float
+    standardize: dict[str, float] | None = None
+    trust: str = "local"
+    weights: str = "uniform"
+    peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
+
+    def text(self) -> str:
+        """Canonical JSON: equal terms are equal texts."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @staticmethod
+    def read(text: str) -> "Job":
+        """Terms as received; everything is checked, since a server may send anything."""
+        try:
+            given = json.loads(text)
+            job = Job(**{**given, "shape": tuple(given["shape"]), "peers": as_peers(given["peers"])})
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError("the job's terms cannot be read; do server and node run the same version?") from error
+        _check(job)
+        return job
+
+
+def _check(job: Job) -> None:
+    def whole(*values: Any) -> bool:
+        return all(isinstance(v, int) and not isinstance(v, bool) and v >= 1 for v in values)
+
+    def number(value: Any) -> bool:
+        return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0  # also refuses NaN
+
+    right = (
+        isinstance(job.id, str) and 0 < len(job.id) <= 64
+        and isinstance(job.method, str) and isinstance(job.settings, dict)
+        and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
+        and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
+        and number(job.clip) and job.clip > 0 and number(job.noise_std)
+        and isinstance(job.stds, dict) and set(job.stds) <= set(PHASES)
+        and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
+        and job.trust in get_args(Trust) and job.weights in get_args(Weights)
+        and (job.trust == "local" or len(job.peers) == job.clients)
+    )  # fmt: skip
+    if not right:
+        raise InputError("the job's terms make no sense: expected whole counts, a clip above 0, and noise stds >= 0")
+
+
+class Request(NamedTuple):
+    """One question to one node. `round` counts from 0; the one-shot phases have round 0."""
+
+    job: Job
+    phase: Phase
+    round: int
+    arrays: Arrays
+
+    def digest(self) -> str:
+        """Of everything asked: equal questions have equal digests."""
+        hasher = hashlib.sha256(f"{self.job.text()}\n{self.phase}\n{self.round}\n".encode())
+        for name, array in sorted(self.arrays.items()):
+            hasher.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+            hasher.update(np.ascontiguousarray(array).tobytes())
+        return hasher.hexdigest()
+
+
+class Programs(NamedTuple):
+    """A job's audited programs, and the shapes they take for a client of so many records."""
+
+    method: Method
+    model: Model
+    by_phase: dict[Phase, Program]
+    shapes: Inputs
+    standardize: FeatureMoments | None
+
+    def inputs(self, phase: Phase) -> Inputs:
+        return self.shapes if phase == "round" else self.shapes._replace(state=(), memory=())
+
+
+def programs(job: Job, size: int) -> Programs:
+    """Built from the library's own method of that name: a node believes its own code, not the server."""
+    return _programs(job.text(), size)
+
+
+@lru_cache(maxsize=8)
+def _programs(text: str, size: int) -> Programs:
+    job = Job.read(text)
+    method, model = make(job.method, job.settings), softmax_head()
+    how = FeatureMoments(**job.standardize) if job.standardize else None
+    blocks = block_shape([size])
+    found = audited(method, model, how, job.shape, job.classes, blocks, job.clients, job.rounds, job.clip)
+    pairs: dict[Phase, Program | None] = {"round": found[0], "setup": found[1], "moments": found[2]}
+    shapes = input_shapes(method, model, job.shape, job.classes, blocks)
+    return Programs(method, model, {p: f for p, f in pairs.items() if f is not None}, shapes, how)
+
+
+def used_state(programs: Programs) -> list[int]:
+    """Which leaves of the server's state the client's program reads; only those are sent."""
+    jaxpr = programs.by_phase["round"].jaxpr.jaxpr
+    used = {v for eqn in jaxpr.eqns for v in eqn.invars if not hasattr(v, "val")} | set(jaxpr.outvars)
+    start = len(jax.tree.leaves(programs.shapes.params))
+    count = len(jax.tree.leaves(programs.shapes.state))
+    return [i for i in range(count) if jaxpr.invars[start + i] in used]
+
+
+def outgoing(programs: Programs, phase: Phase, params: Any, state: Any, moments: Mapping[str, Any] | None) -> Arrays:
+    """The arrays of a request, named."""
+    arrays = {f"params{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(params))}
+    if phase == "round":
+        leaves = jax.tree.leaves(state)
+        arrays |= {f"state{i}": np.asarray(leaves[i]) for i in used_state(programs)}
+    if phase != "moments" and moments is not None:
+        arrays |= {f"moments_{k}": np.asarray(v) for k, v in moments.items()}
+    return arrays
+
+
+def incoming(programs: Programs, phase: Phase, arrays: Arrays) -> tuple[Any, Any]:
+    """(params, state) from a request's arrays; leaves of the state that no client reads are zeros."""
+    shapes = programs.inputs(phase)
+    params = [_leaf(arrays, f"params{i}", s) for i, s in enumerate(jax.tree.leaves(shapes.params))]
+    wanted = used_state(programs) if phase == "round" else []
+    state = [
+        _leaf(arrays, f"state{i}", s) if i in wanted else np.zeros(s.shape, s.dtype)
+        for i, s in enumerate(jax.tree.leaves(shapes.state))
+    ]
+    return jax.tree.unflatten(jax.tree.structure(shapes.params), params), jax.tree.unflatten(
+        jax.tree.structure(shapes.state), state
+    )
+
+
+def _leaf(arrays: Arrays, name: str, wanted: Any) -> np.ndarray:
+    found = arrays.get(name)
+    if found is None or found.shape != wanted.shape or found.dtype != wanted.dtype:
+        have = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
+        raise InputError(f"the request's array {name} is {have}; expected {wanted.dtype}{list(wanted.shape)}")
+    return found
+
+
+def to_bytes(arrays: Mapping[str, Any]) -> bytes:
+    """Arrays as one .npz, to keep in a file or a ledger."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **{k: np.asarray(v) for k, v in arrays.items()})  # type: ignore[arg-type]
+    return buffer.getvalue()
+
+
+def from_bytes(data: bytes) -> Arrays:
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def tree_to_bytes(tree: Any) -> bytes:
+    return to_bytes({f"leaf{i}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))})
+
+
+def tree_from_bytes(data: bytes, like: Any) -> Any:
+    arrays = from_bytes(data)
+    return jax.tree.unflatten(jax.tree.structure(like), [arrays[f"leaf{i}"] for i in range(len(arrays))])

@@ -1,0 +1,213 @@
+"""An experiment as frozen data: methods x budgets x seeds x datasets x partitions, read from a few lines of TOML.
+
+Nothing is run here. `cells` lists every run of the grid, in the order in which compiled programs are shared.
+"""
+
+import hashlib
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from fedsofim import methods
+from fedsofim.core.budget import Budget
+from fedsofim.core.plan import Trust, Weights
+from fedsofim.data import load
+from fedsofim.data.dataset import Dataset
+from fedsofim.data.loading import names as dataset_names
+from fedsofim.data.partition import Split, by_owner, split
+from fedsofim.errors import InputError, unknown
+
+KINDS = ("dirichlet", "iid", "owner")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """How the records are dealt out; `owner` keeps the layout a federation came with."""
+
+    kind: str = "dirichlet"
+    clients: int = 20
+    alpha: float = 0.5
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("partition", self.kind, KINDS)
+
+    @property
+    def label(self) -> str:
+        """The name it has in tables.
+
+        >>> Partition().label, Partition("iid").label
+        ('dirichlet(0.5)', 'iid')
+        """
+        return f"dirichlet({self.alpha:g})" if self.kind == "dirichlet" else self.kind
+
+    def deal(self, data: Dataset) -> Split:
+        if self.kind == "owner":
+            return by_owner(data)
+        return split(data, self.clients, self.alpha if self.kind == "dirichlet" else None, self.seed)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a comparison: a method under a label, with settings for all budgets and for single ones."""
+
+    label: str
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    by_epsilon: dict[float, dict[str, Any]] = field(default_factory=dict)
+
+    def at(self, epsilon: float) -> dict[str, Any]:
+        """The settings under one budget.
+
+        >>> Entry("a", "fedgd", {"lr": 1.0}, {5.0: {"lr": 2.0}}).at(5.0)
+        {'lr': 2.0}
+        """
+        return {**self.settings, **self.by_epsilon.get(float(epsilon), {})}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A whole grid, validated. `epsilon` may be inf: without noise, for upper bounds."""
+
+    name: str
+    datasets: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    epsilons: tuple[float, ...]
+    seeds: tuple[int, ...] = (0, 1, 2)
+    partitions: tuple[Partition, ...] = (Partition(),)
+    delta: float = 1e-5
+    rounds: int = 70
+    clip: float = 10.0
+    trust: Trust = "local"
+    weights: Weights = "uniform"
+    about: str = ""
+
+    def __post_init__(self) -> None:
+        for what in ("datasets", "entries", "epsilons", "seeds", "partitions"):
+            _distinct(self.name, what, [getattr(v, "label", v) for v in getattr(self, what)])
+        for epsilon in self.epsilons:
+            _budget(epsilon, self.delta)
+        if not isinstance(self.rounds, int) or self.rounds < 1:
+            raise InputError(f"{self.name}: rounds is {self.rounds}; expected a whole number, at least 1")
+        for kind, value, known in (("trust", self.trust, Trust), ("weights", self.weights, Weights)):
+            if value not in get_args(known):
+                raise unknown(kind, value, get_args(known))
+        for entry, epsilon in itertools.product(self.entries, self.epsilons):
+            methods.make(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))  # a wrong setting fails now
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of the grid: everything that determines its result, the dataset's content by digest."""
+
+    dataset: str
+    digest: str
+    partition: Partition
+    label: str
+    method: str
+    settings: dict[str, Any]
+    epsilon: float
+    delta: float
+    seed: int
+    rounds: int
+    clip: float
+    trust: Trust
+    weights: Weights
+
+    @property
+    def id(self) -> str:
+        """Equal for equal runs, so that finished work is recognised."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def budget(self) -> Budget | None:
+        return _budget(self.epsilon, self.delta)
+
+
+def cells(experiment: Experiment, data: dict[str, Dataset]) -> list[Cell]:
+    """Every run, with seeds innermost and budgets of equal settings together: they share one compiled program."""
+    e, out = experiment, []
+    for dataset, partition, entry in itertools.product(e.datasets, e.partitions, e.entries):
+        settled = {epsilon: resolved(entry, epsilon) for epsilon in e.epsilons}
+        order = sorted(e.epsilons, key=lambda epsilon: _first_equal(settled, epsilon))
+        for epsilon, seed in itertools.product(order, e.seeds):
+            out.append(
+                Cell(
+                    data[dataset].name,
+                    digest(data[dataset]),
+                    partition,
+                    entry.label,
+                    entry.method,
+                    settled[epsilon],
+                    epsilon,
+                    e.delta,
+                    seed,
+                    e.rounds,
+                    e.clip,
+                    e.trust,
+                    e.weights,
+                )
+            )
+    return out
+
+
+def resolved(entry: Entry, epsilon: float) -> dict[str, Any]:
+    """An entry's settings under a budget, its preset written out."""
+    settings = methods.resolve(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))
+    kinds = get_type_hints(methods.factory(entry.method))  # TOML writes 1 where 1.0 is meant
+    return {
+        k: float(v) if type(v) is int and float in (kinds[k], *get_args(kinds[k])) else v for k, v in settings.items()
+    }
+
+
+def digest(data: Dataset) -> str:
+    """A fingerprint of the records: the same name with other contents is another experiment."""
+    sha = hashlib.sha256()
+    for part in (data.x_train, data.y_train, data.x_test, data.y_test):
+        sha.update(part.tobytes())
+    return sha.hexdigest()[:16]
+
+
+def read_dataset(name: str, folder: Path = Path()) -> Dataset:
+    """A dataset of an experiment: known by name, or a file given relative to the experiment's own folder."""
+    if name in dataset_names():
+        return load(name)
+    path = (folder / name).resolve()
+    if not path.exists():
+        raise InputError(
+            f"{path}: no such file. It holds frozen features; make it with: fedsofim features "
+            f"{_source(path.stem)} --out {path} (or change the experiment's datasets)"
+        )
+    return load(path)
+
+
+def _source(stem: str) -> str:
+    """'cifar10_resnet20' -> 'cifar10 --backbone resnet20'."""
+    images, _, backbone = stem.partition("_")
+    return f"{images} --backbone {backbone or 'resnet20'}"
+
+
+def _first_equal(settled: dict[float, dict[str, Any]], epsilon: float) -> int:
+    values = list(settled.values())
+    return values.index(settled[epsilon])
+
+
+def _budget(epsilon: float, delta: float) -> Budget | None:
+    return None if epsilon == math.inf else Budget(epsilon, delta)
+
+
+def _preset_epsilon(epsilon: float) -> float:
+    return min(epsilon, 1e6)  # a preset is chosen by the nearest log epsilon; without noise, the largest
+
+
+def _distinct(name: str, what: str, labels: Sequence[Any]) -> None:
+    if not labels:
+        raise InputError(f"{name}: no {what}; list at least one")
+    twice = sorted({str(v) for v in labels if labels.count(v) > 1})
+    if twice:
+        raise InputError(f"{name}: {what} lists {', '.join(twice)} more than once; list each once")

@@ -1,0 +1,103 @@
+"""Read an experiment from TOML. Every key is checked, and a wrong one is named with the nearest right one."""
+
+import itertools
+import tomllib
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from fedsofim.errors import InputError, unknown
+from fedsofim.experiments.grid import Entry, Experiment, Partition
+
+_KEYS = ("name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", "rounds",
+         "clip", "trust", "weights")  # fmt: skip
+_OWN = ("method", "sweep", "search")  # of a method's table; all other keys are the method's settings
+
+
+def read_experiment(path: Path) -> Experiment:
+    """The experiment a TOML file describes; `tuned` and datasets are found relative to that file."""
+    table = read_toml(path)
+    _known(f"key in {path.name}", table, _KEYS)
+    for needed in ("datasets", "epsilons"):
+        if needed not in table:
+            raise InputError(f"{path}: {needed} is missing; expected a list")
+    entries = list(_tuned(path, table))
+    own = [e for label, given in table.get("methods", {}).items() for e in _entries(path, label, given)]
+    labels = {e.label for e in own}
+    chosen = tuple([e for e in entries if e.label not in labels] + own)
+    rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights") if k in table}
+    return Experiment(
+        name=table.get("name", path.stem),
+        datasets=tuple(_list(path, table, "datasets", str)),
+        entries=chosen,
+        epsilons=tuple(float(e) for e in _list(path, table, "epsilons", (int, float))),
+        seeds=tuple(_list(path, table | {"seeds": table.get("seeds", [0, 1, 2])}, "seeds", int)),
+        partitions=tuple(_partition(path, p) for p in table.get("partitions", [{}])),
+        **rest,
+    )
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file, with errors a reader can act on."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; expected an experiment in TOML, for example experiments/demo.toml")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+
+
+def _entries(path: Path, label: str, given: Any) -> Iterable[Entry]:
+    """A method's table; `sweep = {rho = [1, 2]}` makes one entry per value."""
+    if not isinstance(given, dict) or "method" not in given:
+        raise InputError(f"{path}: methods.{label} needs method = NAME, for example method = 'fedsofim'")
+    settings = {k: v for k, v in given.items() if k not in _OWN and not isinstance(v, dict)}
+    by_epsilon = {_epsilon(path, label, k): v for k, v in given.items() if k not in _OWN and isinstance(v, dict)}
+    sweep = given.get("sweep", {})
+    for values in itertools.product(*sweep.values()):
+        more = dict(zip(sweep, values, strict=True))
+        suffix = "".join(f" {k}={v:g}" if isinstance(v, int | float) else f" {k}={v}" for k, v in more.items())
+        overridden = {e: {**s, **more} for e, s in by_epsilon.items()}
+        yield Entry(label + suffix, given["method"], {**settings, **more}, overridden)
+
+
+def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:
+    """The winners of a search, one entry per label of its file."""
+    if "tuned" not in table:
+        return
+    found = path.parent / table["tuned"]
+    if not found.is_file():
+        raise InputError(f"{found}: no such file; make it with: fedsofim tune {path} --out {found}")
+    for label, given in read_toml(found).get("methods", {}).items():
+        yield from _entries(found, label, given)
+
+
+def _partition(path: Path, given: Any) -> Partition:
+    if not isinstance(given, dict):
+        raise InputError(f"{path}: partitions holds {given!r}; expected tables like {{kind = 'iid', clients = 20}}")
+    _known("key of a partition", given, [f.name for f in fields(Partition)])
+    return Partition(**given)
+
+
+def _epsilon(path: Path, label: str, key: str) -> float:
+    try:
+        return float(key)
+    except ValueError:
+        raise InputError(f"{path}: methods.{label}.{key} is a table; expected an epsilon as its name") from None
+
+
+def _list(path: Path, table: dict[str, Any], key: str, kind: Any) -> list[Any]:
+    values = table[key]
+    if not isinstance(values, list) or any(not isinstance(v, kind) or isinstance(v, bool) for v in values):
+        raise InputError(f"{path}: {key} is {values!r}; expected a list like {_EXAMPLES[key]}")
+    return values
+
+
+_EXAMPLES = {"datasets": "['fashion']", "epsilons": "[0.5, 1, 5]", "seeds": "[0, 1, 2]"}
+
+
+def _known(kind: str, table: Iterable[str], known: Iterable[str]) -> None:
+    for key in table:
+        if key not in known:
+            raise unknown(kind, key, known)

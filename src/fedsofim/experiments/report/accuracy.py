@@ -1,0 +1,162 @@
+"""Accuracy by round, method and budget; how soon a target is reached; what a round costs in time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsofim.experiments.report.results import Result, Results
+from fedsofim.experiments.report.table import Cell, Table, number, spread, text
+
+REFERENCE = "fedgd"  # the method whose final accuracy sets the target
+
+
+def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
+    """Mean ± std over seeds at every tenth round, the best mean of each budget and round in bold."""
+    rounds = tens(results)
+    rows = []
+    for epsilon in results.epsilons:
+        block = [(m, results.select(place, m, epsilon)) for m in results.methods]
+        block = [(m, runs) for m, runs in block if runs]
+        honest = [runs for _, runs in block if within_budget(runs)] or [runs for _, runs in block]
+        best = {t: max(at(runs, t)[0] for runs in honest) for t in rounds}
+        for method, runs in block:
+            cells = [spread(*at(runs, t), bold=within_budget(runs) and at(runs, t)[0] == best[t]) for t in rounds]
+            rows.append((Cell(f"{epsilon:g}", epsilon), text(marked(results, method)), *cells, spent_cell(runs)))
+    columns = ("ε", "method", *(f"round {t}" for t in rounds), "ε spent (ledger)")
+    how = f"mean ± sample std over {seeds_of(results)} seeds"
+    note = f"Test accuracy in percent, {how}; best of those within their budget in bold."
+    return Table(
+        f"accuracy-{slug(place)}",
+        f"Accuracy: {place[0]}, {place[1]}",
+        columns,
+        tuple(rows),
+        " ".join([note, *footnotes(results)]),
+    )
+
+
+def rounds_to_target(results: Results, place: tuple[str, str], share: float = 0.95) -> Table | None:
+    """The first round at which the mean accuracy reaches 95 % of DP-FedGD's final one."""
+    rows = []
+    for epsilon in results.epsilons:
+        runs = results.select(place, epsilon=epsilon)
+        reference = [r for r in runs if r.factory == REFERENCE]
+        if not reference:
+            continue
+        target = share * float(np.mean([r.final for r in reference if r.method == reference[0].method]))
+        for method in results.methods:
+            mine = [r for r in runs if r.method == method]
+            if mine:
+                first = first_round(mine, target)
+                rows.append(
+                    (
+                        Cell(f"{epsilon:g}", epsilon),
+                        text(marked(results, method)),
+                        number(target),
+                        Cell("not reached", np.inf) if first is None else Cell(str(first), first),
+                    )
+                )
+    note = f"Target: {share:.0%} of DP-FedGD's mean accuracy after the last round, under the same budget."
+    if not rows:
+        return None
+    return Table(
+        f"rounds-to-target-{slug(place)}",
+        f"Rounds to target: {place[0]}, {place[1]}",
+        ("ε", "method", "target (%)", "rounds"),
+        tuple(rows),
+        note,
+    )
+
+
+def time_table(results: Results) -> Table:
+    """Wall clock per round over that of DP-FedGD in the same folder; the first run of a setting compiles."""
+    fastest = {key: min(r.seconds / len(r.trace.rounds) for r in runs) for key, runs in _by_time_key(results).items()}
+    rows = []
+    for (place, method, epsilon), seconds in fastest.items():
+        base = min(
+            (s for (p, m, e), s in fastest.items() if p == place and _factory(results, m) == REFERENCE),
+            default=None,
+        )
+        rows.append(
+            (
+                text(f"{place[0]}, {place[1]}"),
+                text(method),
+                Cell(f"{epsilon:g}", epsilon),
+                number(None if base is None else seconds / base),
+            )
+        )
+    note = (
+        "Fastest run of each cell over the fastest of DP-FedGD, measured in this one experiment; seconds are not "
+        "given because they describe the machine and its other load."
+    )
+    return Table(
+        "runtime",
+        "Wall clock per round, as a ratio",
+        ("data", "method", "ε", "over DP-FedGD"),
+        tuple(rows),
+        note,
+    )
+
+
+def at(runs: Sequence[Result], round_: int) -> tuple[float, float | None]:
+    """Mean and sample std of the accuracy after a round."""
+    values = [a for a in (r.at(round_) for r in runs) if a is not None]
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def first_round(runs: Sequence[Result], target: float) -> int | None:
+    """The first round at which the mean over the runs is at least the target."""
+    mean = np.mean([r.trace.accuracy for r in runs], axis=0)
+    reached = np.flatnonzero(mean >= target)
+    return int(runs[0].trace.rounds[reached[0]]) if len(reached) else None
+
+
+def tens(results: Results) -> list[int]:
+    """Every tenth round and the last."""
+    last = int(results.runs[0].trace.rounds[-1])
+    return [t for t in range(1, last + 1) if t % 10 == 0 or t == last]
+
+
+def spent_cell(runs: Sequence[Result]) -> Cell:
+    """The ledger's epsilon of these runs."""
+    return Cell(f"{runs[0].spent:.4g}", runs[0].spent)
+
+
+def within_budget(runs: Sequence[Result]) -> bool:
+    """Does the ledger spend no more than was asked for? What spends more wins nothing."""
+    return runs[0].spent <= runs[0].epsilon * (1 + 1e-6)
+
+
+def marked(results: Results, method: str) -> str:
+    """A method's label, starred where it has a note."""
+    return f"{method} *" if method in results.notes else method
+
+
+def footnotes(results: Results) -> list[str]:
+    """The notes of all methods that have one, and what did not stay finite."""
+    broken = sorted({f"{r.method} at ε = {r.epsilon:g}" for r in results.runs if not r.finite})
+    said = [f"* {method}: {note}." for method, note in results.notes.items()]
+    return said + ([f"Parameters overflowed in: {', '.join(broken)}."] if broken else [])
+
+
+def seeds_of(results: Results) -> int:
+    return len({r.seed for r in results.runs})
+
+
+def slug(place: tuple[str, str]) -> str:
+    """A file name for a place.
+
+    >>> slug(("cifar10_resnet20", "dirichlet(0.5)"))
+    'cifar10_resnet20-dirichlet-0.5'
+    """
+    return "-".join(place).replace("(", "-").replace(")", "").replace(" ", "")
+
+
+def _by_time_key(results: Results) -> dict[tuple, list[Result]]:
+    out: dict[tuple, list[Result]] = {}
+    for r in results.runs:
+        out.setdefault(((r.dataset, r.partition), r.method, r.epsilon), []).append(r)
+    return out
+
+
+def _factory(results: Results, method: str) -> str:
+    return next(r.factory for r in results.runs if r.method == method)

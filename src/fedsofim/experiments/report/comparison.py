@@ -1,0 +1,100 @@
+"""One method against all others: paired tests on the test records, and intervals over seeds."""
+
+from fedsofim.experiments.report.accuracy import marked, slug
+from fedsofim.experiments.report.results import Result, Results, distinct
+from fedsofim.experiments.report.statistics import McNemar, holm, interval, paired
+from fedsofim.experiments.report.table import Cell, Table, number, text
+
+LEVEL = 0.05
+
+
+def focus(results: Results) -> list[str]:
+    """The methods to compare with the others: every entry made by the fedsofim factory, else the last one."""
+    ours = distinct(r.method for r in results.runs if r.factory == "fedsofim")
+    return ours if ours and len(ours) < len(results.methods) else results.methods[-1:]
+
+
+def mcnemar_table(results: Results, place: tuple[str, str]) -> Table | None:
+    """McNemar's test of each method in focus against each other method, seed by seed, Holm over the family."""
+    pairs = _pairs(results, place)
+    if not pairs:
+        return None
+    tests = [paired(a.predictions, b.predictions, results.labels(place[0])) for a, b in pairs]
+    adjusted = holm([t.p for t in tests])
+    rows = [_row(results, a, b, t, p) for (a, b), t, p in zip(pairs, tests, adjusted, strict=True)]
+    columns = ("ε", "seed", "method", "against", "n10", "n01", "χ²", "p", "p (Holm)", "better at 5 %")
+    note = (
+        "n10: records only the method gets right, n01: only the other. McNemar's χ² with continuity correction, exact "
+        f"binomial below 25 disagreements; Holm's correction over these {len(tests)} tests. A test compares two "
+        "trained models on these test records; it does not see how results vary between seeds."
+    )
+    return Table(f"mcnemar-{slug(place)}", f"McNemar's test: {place[0]}, {place[1]}", columns, tuple(rows), note)
+
+
+def wins_table(results: Results, place: tuple[str, str]) -> Table | None:
+    """Difference of mean final accuracy with its interval over seeds, for each method in focus against each other."""
+    rows = []
+    for ours in focus(results):
+        for epsilon in results.epsilons:
+            mine = {r.seed: r for r in results.select(place, ours, epsilon)}
+            for other in results.methods:
+                theirs = {r.seed: r for r in results.select(place, other, epsilon)}
+                seeds = sorted(mine.keys() & theirs.keys())
+                if other == ours or not seeds:
+                    continue
+                gaps = [mine[s].final - theirs[s].final for s in seeds]
+                rows.append(_gap_row(results, epsilon, ours, other, gaps))
+    if not rows:
+        return None
+    note = (
+        "Difference in final test accuracy, in percentage points; the interval is Student's 95 % over seeds "
+        "(paired by seed), so it covers initial weights and noise but not the choice of test records or of settings."
+    )
+    columns = ("ε", "method", "against", "difference", "95 % low", "95 % high", "verdict")
+    return Table(f"differences-{slug(place)}", f"Differences: {place[0]}, {place[1]}", columns, tuple(rows), note)
+
+
+def verdict(gaps: list[float]) -> str:
+    """Ahead or behind where the interval leaves out 0.
+
+    >>> verdict([1.0, 1.1, 0.9]), verdict([-1.0, 1.0, 0.1]), verdict([2.0])
+    ('ahead', 'no clear difference', 'one seed only')
+    """
+    found = interval(gaps)
+    if found is None:
+        return "one seed only"
+    if found[0] > 0:
+        return "ahead"
+    return "behind" if found[1] < 0 else "no clear difference"
+
+
+def _gap_row(results: Results, epsilon: float, ours: str, other: str, gaps: list[float]) -> tuple[Cell, ...]:
+    low, high = interval(gaps) or (None, None)
+    mean = sum(gaps) / len(gaps)
+    return (Cell(f"{epsilon:g}", epsilon), text(marked(results, ours)), text(marked(results, other)),
+            number(mean, signed=True), number(low, signed=True), number(high, signed=True),
+            text(verdict(gaps)))  # fmt: skip
+
+
+def _pairs(results: Results, place: tuple[str, str]) -> list[tuple[Result, Result]]:
+    return [
+        (a, b)
+        for ours in focus(results)
+        for epsilon in results.epsilons
+        for a in results.select(place, ours, epsilon)
+        for b in results.select(place, epsilon=epsilon)
+        if b.method != ours and b.seed == a.seed
+    ]
+
+
+def _row(results: Results, a: Result, b: Result, test: McNemar, adjusted: float) -> tuple[Cell, ...]:
+    better = {"first": a.method, "second": b.method, "none": "neither"}
+    decided = McNemar(test.n10, test.n01, test.chi2, adjusted, test.exact).direction(LEVEL)
+    return (Cell(f"{a.epsilon:g}", a.epsilon), Cell(str(a.seed), a.seed), text(marked(results, a.method)),
+            text(marked(results, b.method)), Cell(str(test.n10), test.n10), Cell(str(test.n01), test.n01),
+            number(test.chi2), _p(test.p, test.exact), _p(adjusted), text(better[decided]))  # fmt: skip
+
+
+def _p(p: float, exact: bool = False) -> Cell:
+    words = "<0.0001" if p < 1e-4 else f"{p:.4f}"
+    return Cell(words + (" (exact)" if exact else ""), p)

@@ -1,0 +1,58 @@
+"""What each method released and with which settings it ran, one line per method and budget."""
+
+from collections.abc import Iterator
+
+from fedsofim.experiments.report.accuracy import footnotes, marked
+from fedsofim.experiments.report.results import Result, Results
+from fedsofim.experiments.report.table import Cell, Table, number, text
+
+
+def ledger_table(results: Results) -> Table:
+    """Every release site of every method, and the epsilon all of a method's sites add up to."""
+    rows = []
+    for run in one_per_setting(results):
+        for site in run.privacy["ledger"]:
+            releases = int(site["releases"])
+            rows.append(
+                (Cell(f"{run.epsilon:g}", run.epsilon), text(marked(results, run.method)), text(site["what"]),
+                 Cell(str(releases), releases), number(site["sensitivity"], 3), number(site["multiplier"], 3),
+                 Cell(f"{run.spent:.4g}", run.spent), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]))
+            )  # fmt: skip
+    columns = (
+        "ε asked",
+        "method",
+        "released",
+        "times",
+        "L2 sensitivity",
+        "noise std / clip",
+        "ε spent",
+        "δ",
+        "trust",
+    )
+    return Table(
+        "ledger",
+        "Ledger: everything that leaves a client",
+        columns,
+        tuple(rows),
+        " ".join(footnotes(results)),
+    )
+
+
+def settings_table(results: Results) -> Table:
+    """The settings of every method and budget; what is not listed has its default."""
+    rows = [
+        (text(run.dataset), Cell(f"{run.epsilon:g}", run.epsilon), text(marked(results, run.method)), text(run.factory),
+         text(", ".join(f"{k} = {v}" for k, v in run.settings.items()) or "defaults"))
+        for run in one_per_setting(results)
+    ]  # fmt: skip
+    return Table("settings", "Settings", ("data", "ε", "method", "factory", "settings"), tuple(rows))
+
+
+def one_per_setting(results: Results) -> Iterator[Result]:
+    """One run of each dataset, method and budget: they differ in seed and partition only."""
+    seen = set()
+    for run in results.runs:
+        key = (run.dataset, run.method, run.epsilon)
+        if key not in seen:
+            seen.add(key)
+            yield run

@@ -1,0 +1,143 @@
+"""The figures of a report, each from results to one file. How lines look is in figures.py."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import NullFormatter
+
+from fedsofim.experiments.report.accuracy import at
+from fedsofim.experiments.report.results import Results, distinct
+from fedsofim.experiments.report.table import Table
+from fedsofim.simulation.figures import draw_curves, drawing, looks
+
+Place = tuple[str, str]
+
+
+def convergence(results: Results, place: Place, path: Path) -> None:
+    """Accuracy over rounds, one panel per budget, mean with a band of one std over seeds."""
+    epsilons = results.epsilons
+    columns = min(2, len(epsilons))
+    rows = -(-len(epsilons) // columns)
+    look = looks(results.methods)
+    with drawing(path, (4.2 * columns, 2.9 * rows + 0.6)) as figure:
+        panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
+        for axes, epsilon in zip(panels.flat, epsilons, strict=False):
+            series = {m: [r.trace for r in results.select(place, m, epsilon)] for m in results.methods}
+            draw_curves(axes, {m: traces for m, traces in series.items() if traces}, look)
+            axes.set_title(f"ε = {epsilon:g}")
+        for axes in list(panels.flat)[len(epsilons) :]:
+            axes.set_visible(False)
+        _legend_below(figure, panels.flat[0])
+
+
+def privacy_utility(results: Results, place: Place, path: Path) -> None:
+    """Final accuracy over the budget's epsilon, one line per method."""
+    look = looks(results.methods)
+    with drawing(path, (6.4, 4.4)) as figure:
+        axes = figure.subplots()
+        for method in results.methods:
+            points = [(e, *at(runs, results.rounds)) for e in results.epsilons
+                      if np.isfinite(e) and (runs := results.select(place, method, e))]  # fmt: skip
+            if points:
+                e, mean, std = zip(*points, strict=True)
+                style = look[method]
+                axes.errorbar(e, mean, yerr=[s or 0.0 for s in std], color=style.colour, linestyle=style.dash,
+                              marker=style.marker, markersize=5, capsize=2, linewidth=1.3, label=method)  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xticks(results.epsilons, [f"{e:g}" for e in results.epsilons])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlabel("ε of the budget")
+        axes.set_ylabel(f"test accuracy after round {results.rounds} (%)")
+        _legend_below(figure, axes)
+
+
+def bars(results: Results, place: Place, path: Path) -> None:
+    """Final accuracy by budget as grouped bars: for few entries, such as an ablation."""
+    hatches = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
+    look, width = looks(results.methods), 0.8 / len(results.methods)
+    with drawing(path, (6.4, 4.0)) as figure:
+        axes = figure.subplots()
+        lows = []
+        for i, method in enumerate(results.methods):
+            found = [(k, *at(runs, results.rounds)) for k, e in enumerate(results.epsilons)
+                     if (runs := results.select(place, method, e))]  # fmt: skip
+            if not found:
+                continue
+            k, mean, std = (np.array([v or 0.0 for v in column]) for column in zip(*found, strict=True))
+            axes.bar(k + (i - (len(results.methods) - 1) / 2) * width, mean, width, yerr=std, color=look[method].colour,
+                     edgecolor="white", hatch=hatches[i % len(hatches)], capsize=2, label=method)  # fmt: skip
+            lows.append(float((mean - std).min()))
+        bottom = min(lows) - 5 if min(lows) > 30 else 0.0  # cut the axis only where all bars are long
+        axes.set_ylim(bottom=bottom)
+        axes.set_xticks(range(len(results.epsilons)), [f"ε = {e:g}" for e in results.epsilons])
+        axes.set_ylabel("test accuracy (%)" + ("; the axis does not start at 0" if bottom else ""))
+        axes.grid(axis="x", visible=False)
+        _legend_below(figure, axes)
+
+
+def rho_curve(results: Results, place: Place, path: Path) -> None:
+    """Final accuracy over rho, one line per budget."""
+    names = [f"ε = {e:g}" for e in results.epsilons]
+    look = looks(names)
+    with drawing(path, (6.2, 3.8)) as figure:
+        axes = figure.subplots()
+        for name, epsilon in zip(names, results.epsilons, strict=True):
+            runs = [r for r in results.select(place, epsilon=epsilon) if "rho" in r.settings]
+            rhos = sorted({r.settings["rho"] for r in runs})
+            points = [at([r for r in runs if r.settings["rho"] == rho], results.rounds) for rho in rhos]
+            mean, std = np.array([p[0] for p in points]), np.array([p[1] or 0.0 for p in points])
+            style = look[name]
+            axes.errorbar(rhos, mean, yerr=std, color=style.colour, linestyle=style.dash, marker=style.marker,
+                          markersize=5, capsize=2, label=name)  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_xlabel("rho")
+        axes.set_ylabel(f"test accuracy after round {results.rounds} (%)")
+        axes.legend()
+
+
+def partition_heatmap(dealt: dict[str, Any], path: Path) -> None:
+    """Records per client and class, dark for many."""
+    counts = np.array(dealt["counts"])
+    with drawing(path, (0.55 * counts.shape[1] + 2.2, 0.27 * len(counts) + 1.2)) as figure:
+        axes = figure.subplots()
+        axes.grid(visible=False)
+        image = axes.imshow(counts, cmap="Blues", aspect="auto")
+        for (i, c), n in np.ndenumerate(counts):
+            axes.text(c, i, str(n), ha="center", va="center", fontsize=6.5,
+                      color="white" if n > 0.55 * counts.max() else "black")  # fmt: skip
+        axes.set_xticks(range(counts.shape[1]))
+        axes.set_yticks(range(len(counts)))
+        axes.set_xlabel("class")
+        axes.set_ylabel("client")
+        axes.set_title(f"{dealt['dataset']}, {dealt['partition']}")
+        figure.colorbar(image, ax=axes, label="records")
+
+
+def rounds_bars(results: Results, table: Table, path: Path) -> None:
+    """Rounds to target by method, one panel per budget; a hatched full bar was not reached."""
+    epsilons = sorted({row[0].value or 0.0 for row in table.rows})
+    names = distinct(row[1].text for row in table.rows)
+    with drawing(path, (2.4 * len(epsilons) + 1.6, 0.26 * len(results.methods) + 1.2)) as figure:
+        panels = figure.subplots(1, len(epsilons), squeeze=False, sharey=True)[0]
+        for axes, epsilon in zip(panels, epsilons, strict=True):
+            rows = [row for row in table.rows if row[0].value == epsilon]
+            for row in rows:
+                i = names.index(row[1].text)
+                value = row[3].value if row[3].value is not None else np.inf
+                reached = np.isfinite(value)
+                axes.barh(i, value if reached else results.rounds, color="#0072B2" if reached else "#ffffff",
+                          edgecolor="#0072B2", hatch="" if reached else "///")  # fmt: skip
+                axes.text(value if reached else results.rounds, i, f" {row[3].text if reached else 'not'}", va="center",
+                          fontsize=7)  # fmt: skip
+            axes.set_yticks(range(len(names)), names)
+            axes.set_xlim(0, results.rounds * 1.15)
+            axes.set_xlabel("rounds")
+            axes.set_title(f"ε = {epsilon:g}")
+            axes.grid(axis="y", visible=False)
+        panels[0].invert_yaxis()  # the panels share it, so once
+
+
+def _legend_below(figure: Any, axes: Any) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4 if max(map(len, labels)) < 16 else 2)

@@ -1,0 +1,166 @@
+"""Finished runs as frozen data, and the groupings every table starts from."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsofim.errors import InputError
+from fedsofim.experiments.runner import GRID, read_runs, unpack
+from fedsofim.files import write_whole
+from fedsofim.simulation.simulator import Trace
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run."""
+
+    dataset: str
+    partition: str
+    method: str  # its label
+    epsilon: float  # of the budget; what was spent is in `privacy`
+    seed: int
+    settings: dict[str, Any]
+    factory: str
+    trace: Trace
+    predictions: np.ndarray
+    privacy: dict[str, Any]
+    finite: bool
+    seconds: float
+    environment: dict[str, Any]
+
+    @property
+    def final(self) -> float:
+        return float(self.trace.accuracy[-1])
+
+    @property
+    def spent(self) -> float:
+        """The ledger's epsilon; a summary says None where it is infinite, since JSON has no infinity."""
+        epsilon = self.privacy["epsilon"]
+        return math.inf if epsilon is None else float(epsilon)
+
+    @property
+    def note(self) -> str:
+        return str(self.privacy.get("note", ""))
+
+    def at(self, round_: int) -> float | None:
+        """Accuracy after a round, None where it was not measured."""
+        where = np.flatnonzero(self.trace.rounds == round_)
+        return float(self.trace.accuracy[where[0]]) if len(where) else None
+
+
+@dataclass(frozen=True)
+class Results:
+    """A folder of runs: only those its experiment lists, in the experiment's order."""
+
+    name: str
+    about: str
+    runs: tuple[Result, ...]
+    grid: dict[str, Any]
+
+    @property
+    def methods(self) -> list[str]:
+        return distinct(r.method for r in self.runs)
+
+    @property
+    def epsilons(self) -> list[float]:
+        return sorted({r.epsilon for r in self.runs})
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """(dataset, partition) pairs."""
+        return distinct((r.dataset, r.partition) for r in self.runs)
+
+    @property
+    def rounds(self) -> int:
+        return int(self.runs[0].trace.rounds[-1])
+
+    @property
+    def missing(self) -> int:
+        return len(self.grid["ids"]) - len(self.runs)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What a reader must know about a method, by label."""
+        return {r.method: r.note for r in self.runs if r.note}
+
+    def select(self, place: tuple[str, str], method: str | None = None, epsilon: float | None = None) -> list[Result]:
+        return [
+            r
+            for r in self.runs
+            if (r.dataset, r.partition) == place and method in (None, r.method) and epsilon in (None, r.epsilon)
+        ]
+
+    def labels(self, dataset: str) -> np.ndarray:
+        return unpack(self.grid["labels"][dataset])
+
+
+def read_results(folder: Path) -> Results:
+    """The runs a folder holds."""
+    if not (folder / GRID).exists():
+        raise InputError(f"{folder}: holds no {GRID}; expected a folder written by fedsofim compare")
+    grid = json.loads((folder / GRID).read_text())
+    found = {run["id"]: run for run in read_runs(folder)}
+    runs = tuple(_result(found[i]) for i in grid["ids"] if i in found)
+    if not runs:
+        raise InputError(f"{folder}: no run is finished yet; let fedsofim compare go on first")
+    return Results(grid["experiment"]["name"], grid["experiment"]["about"], runs, grid)
+
+
+def _result(run: dict[str, Any]) -> Result:
+    accuracy = np.array(run["accuracy"])
+    loss = np.array([np.nan if v is None else v for v in run["loss"]], float)
+    trace = Trace(np.arange(1, len(accuracy) + 1), accuracy, loss)
+    return Result(
+        run["dataset"],
+        run["partition"],
+        run["label"],
+        run["epsilon"],
+        run["seed"],
+        run["settings"],
+        run["method"],
+        trace,
+        unpack(run["predictions"]),
+        run["privacy"],
+        run["finite"],
+        run["seconds"],
+        run["environment"],
+    )
+
+
+def write_rows(results: Results, path: Path) -> None:
+    """Every measured round as CSV, for other tools."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["dataset", "partition", "method", "epsilon", "epsilon_spent", "seed", "round", "accuracy", "loss"])
+    for r in results.runs:
+        for t, accuracy, loss in zip(*r.trace, strict=True):
+            writer.writerow(
+                [
+                    r.dataset,
+                    r.partition,
+                    r.method,
+                    f"{r.epsilon:g}",
+                    f"{r.spent:.6g}",
+                    r.seed,
+                    t,
+                    f"{accuracy:.2f}",
+                    f"{loss:.4f}",
+                ]
+            )
+    write_whole(path, lambda file: file.write(text.getvalue().encode()))
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in order of appearance.
+
+    >>> distinct("abac")
+    ['a', 'b', 'c']
+    """
+    return list(dict.fromkeys(values))

@@ -1,0 +1,108 @@
+"""`fedsofim report`: a folder of runs into tables, figures and one page."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedsofim.experiments.report import pictures
+from fedsofim.experiments.report.accuracy import accuracy_table, footnotes, rounds_to_target, slug, time_table
+from fedsofim.experiments.report.comparison import mcnemar_table, wins_table
+from fedsofim.experiments.report.costs import ledger_table, settings_table
+from fedsofim.experiments.report.page import Fold, Picture, Section, write_page
+from fedsofim.experiments.report.partitions import partition_table
+from fedsofim.experiments.report.published import published_tables
+from fedsofim.experiments.report.results import Results, read_results, write_rows
+
+_COVERED = (
+    "Covered: every release of each run, by the exact Gaussian account of what its client program lets out (replace "
+    "one record of one client). Every ε printed is derived from that ledger. Not covered: choosing settings by looking "
+    "at results (fedsofim tune reads validation records without noise, and every trial spends the budget anew), and "
+    "the test accuracies themselves, which are computed on records that are not protected."
+)
+
+
+def write_report(folder: Path, published: Path | None = None) -> None:
+    """Write rows.csv, tables/, figures/ and report.html into the folder."""
+    results = read_results(folder)
+    write_rows(results, folder / "rows.csv")
+    sections = [s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds]
+    for table in (t for s in sections for t in s.tables):
+        table.write(folder / "tables")
+    write_page(folder / "report.html", results.name, results.about, sections, warnings(results))
+
+
+def warnings(results: Results) -> list[str]:
+    unfinished = [f"{results.missing} runs of the grid are not finished; what follows covers the others."]
+    return (unfinished if results.missing else []) + footnotes(results)
+
+
+def _sections(results: Results, folder: Path, published: Path | None) -> Iterator[Section]:
+    yield accuracy_section(results, folder)
+    yield comparison_section(results)
+    yield target_section(results, folder)
+    yield Section("privacy", "Privacy", _COVERED, tables=(ledger_table(results),))
+    if published is not None:
+        yield Section("published", "Published and measured", tables=tuple(published_tables(results, published)))
+    yield partition_section(results, folder)
+    yield Section("runtime", "Time", tables=(time_table(results),))
+    yield settings_section(results)
+
+
+def accuracy_section(results: Results, folder: Path) -> Section:
+    """Curves, accuracy over budgets (bars where the entries are variants of one method), and the tables."""
+    figures = []
+    for place in results.places:
+        where = f"{place[0]}, {place[1]}"
+        for name, draw, caption in _accuracy_figures(results):
+            path = folder / f"{name}-{slug(place)}.png"
+            draw(results, place, path)
+            figures.append(Picture(path, f"{where}: {caption}"))
+    tables = tuple(accuracy_table(results, place) for place in results.places)
+    return Section("accuracy", "Accuracy", figures=tuple(figures), tables=tables)
+
+
+def _accuracy_figures(results: Results) -> Iterator[tuple]:
+    yield "curves", pictures.convergence, "mean over seeds, band of one standard deviation."
+    if len({r.settings.get("rho") for r in results.runs}) > 1 and all(" rho=" in m for m in results.methods):
+        yield "rho", pictures.rho_curve, "final accuracy over rho, mean and standard deviation over seeds."
+    elif len({r.factory for r in results.runs}) == 1 and len(results.methods) > 1:
+        yield "bars", pictures.bars, "final accuracy, mean and standard deviation over seeds."
+    elif len(results.epsilons) > 1:
+        yield "privacy-utility", pictures.privacy_utility, "final accuracy over the budget."
+
+
+def comparison_section(results: Results) -> Section:
+    tables = [make(results, place) for place in results.places for make in (wins_table, mcnemar_table)]
+    return Section("comparison", "Who is better", tables=tuple(t for t in tables if t is not None))
+
+
+def target_section(results: Results, folder: Path) -> Section:
+    tables, figures = [], []
+    for place in results.places:
+        table = rounds_to_target(results, place)
+        if table is not None:
+            tables.append(table)
+            path = folder / f"rounds-to-target-{slug(place)}.png"
+            pictures.rounds_bars(results, table, path)
+            caption = f"{place[0]}, {place[1]}: rounds to 95 % of DP-FedGD's final accuracy."
+            figures.append(Picture(path, caption))
+    return Section("target", "Rounds to target", figures=tuple(figures), tables=tuple(tables))
+
+
+def partition_section(results: Results, folder: Path) -> Section:
+    figures = []
+    for dealt in results.grid["partitions"]:
+        path = folder / f"partition-{slug((dealt['dataset'], dealt['partition']))}.png"
+        pictures.partition_heatmap(dealt, path)
+        figures.append(Picture(path, "Records of each class at each client."))
+    tables = tuple(partition_table(dealt) for dealt in results.grid["partitions"])
+    return Section("partition", "Partition", figures=tuple(figures), tables=tables)
+
+
+def settings_section(results: Results) -> Section:
+    """Every setting in a table; what the grid was and where it ran, on demand."""
+    experiment = json.dumps({"experiment": results.grid["experiment"], "data": results.grid["notes"]}, indent=1)
+    environments = {json.dumps(r.environment, sort_keys=True, indent=1): None for r in results.runs}
+    folds = [Fold("The experiment and its data", experiment)]
+    folds += [Fold(f"Environment {i}", text) for i, text in enumerate(environments, start=1)]
+    return Section("settings", "Settings", tables=(settings_table(results),), folds=tuple(folds))

@@ -1,0 +1,173 @@
+"""`fedsofim tune`: search settings on validation records held out of the training records; the test set is not read.
+
+What this costs in privacy: every trial is a run under the full budget, and the choice between trials reads the
+validation records without noise. Neither is in the ledger of the final run. Results with tuned settings are therefore
+about which method *can* do better, not guarantees for the records that were searched on.
+"""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsofim.core.budget import Budget
+from fedsofim.data.partition import Split
+from fedsofim.errors import InputError, unknown
+from fedsofim.experiments import search_spaces
+from fedsofim.experiments.grid import Entry, Experiment, read_dataset
+from fedsofim.experiments.runner import append, mend
+from fedsofim.files import write_whole
+from fedsofim.simulation import sweep
+
+STRATEGIES = ("paper", "common", "random", "grid")
+NOT_COVERED = (
+    "The privacy cost of the search is not covered: every trial spent the full budget on the same records, and the "
+    "winner was chosen by reading the validation records without noise."
+)
+Settings = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to look. `trials` bounds each stage (a random part of it is taken); 0 means all of it."""
+
+    strategy: str = "paper"
+    rounds: int = 50
+    seed: int = 0
+    holdout: float = 0.1
+    trials: int = 0
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise unknown("strategy", self.strategy, STRATEGIES)
+        if not 0 < self.holdout < 1:
+            raise InputError(f"holdout is {self.holdout}; expected a share strictly between 0 and 1")
+        if self.rounds < 1 or self.trials < 0:
+            raise InputError(f"rounds is {self.rounds} and trials {self.trials}; expected at least 1 and 0")
+
+
+@dataclass(frozen=True)
+class Winner:
+    entry: Entry
+    epsilon: float
+    settings: Settings
+    accuracy: float  # on the validation records
+    trials: int
+
+
+def tune(experiment: Experiment, search: Search, out: Path, bar: Callable[..., Any], folder: Path,
+         grids: dict[str, Any]) -> list[Winner]:  # fmt: skip
+    """The best settings of every method and budget, written to `out` as a file that `compare` reads."""
+    if len(experiment.datasets) != 1:
+        raise InputError(f"{experiment.name} has {len(experiment.datasets)} datasets; tune one at a time")
+    data = held_out(experiment.partitions[0].deal(read_dataset(experiment.datasets[0], folder)), search)
+    trials = Trials(out.with_suffix(".trials.jsonl"))
+    winners = []
+    jobs = [(entry, epsilon) for entry in experiment.entries for epsilon in experiment.epsilons]
+    with bar(f"tune {experiment.name}", len(jobs)) as advance:
+        for done, (entry, epsilon) in enumerate(jobs, start=1):
+            winners.append(best(experiment, search, data, entry, epsilon, trials, grids.get(entry.label)))
+            if advance is not None:
+                advance(done)
+    write_winners(out, winners, search, data)
+    return winners
+
+
+def held_out(data: Split, search: Search) -> Split:
+    """The split without a random share of each client's records; those become the set to score on."""
+    random = np.random.default_rng(search.seed)
+    kept, scored = [], []
+    for part in data.parts:
+        order = random.permutation(part)
+        cut = min(math.ceil(search.holdout * len(part)), len(part) - 1)  # every client keeps a record
+        scored.append(order[:cut])
+        kept.append(np.sort(order[cut:]))
+    rows = np.sort(np.concatenate(scored))
+    train = split.dataset
+    validation = replace(train, x_test=train.x_train[rows], y_test=train.y_train[rows])
+    return Split(validation, tuple(kept), f"{data.description}, {search.holdout:g} held out")
+
+
+def best(experiment: Experiment, search: Search, data: Split, entry: Entry, epsilon: float, trials: "Trials",
+         grid: Any) -> Winner:  # fmt: skip
+    """One method under one budget: stage after stage, the best setting so far stays in the race."""
+    budget = None if epsilon == math.inf else Budget(epsilon, experiment.delta)
+    found: list[tuple[float, Settings]] = []
+    for stage in stages(search, entry.method, grid):
+        settings = [{**s, **_fixed(entry)} for s in stage]
+        new = [s for s in settings if trials.get(entry, epsilon, s) is None]
+        scores = sweep.score(data, entry.method, new, budget, search.rounds, search.seed, experiment.clip)
+        for s, accuracy in zip(new, scores, strict=True):
+            trials.add(entry, epsilon, s, float(accuracy))
+        found += [(trials.get(entry, epsilon, s) or 0.0, s) for s in settings]
+    accuracy, settings = max(found, key=lambda pair: pair[0])
+    return Winner(entry, epsilon, settings, accuracy, len(found))
+
+
+def stages(search: Search, method: str, grid: Any) -> list[list[Settings]]:
+    """The settings each stage tries."""
+    if search.strategy == "grid":
+        if not grid:
+            raise InputError(f"{method}: strategy grid needs search = {{lr = [0.1, 1.0]}} in the method's table")
+        return [_some(search_spaces.combinations([grid]), search)]
+    known = search_spaces.PAPER if search.strategy == "paper" else search_spaces.COMMON
+    if method not in known:
+        raise InputError(f"{method} has no search space; use --strategy grid with search = {{...}} in its table")
+    if search.strategy == "random":
+        boxes = search_spaces.COMMON[method]
+        return [search_spaces.random_settings(boxes, search.trials or search_spaces.TRIALS, search.seed)]
+    if search.strategy == "common":
+        return [_some(search_spaces.combinations(search_spaces.COMMON[method]), search)]
+    return [_some(search_spaces.combinations([box]), search) for box in search_spaces.PAPER[method]]
+
+
+def _some(settings: list[Settings], search: Search) -> list[Settings]:
+    if not search.trials or len(settings) <= search.trials:
+        return settings
+    chosen = np.random.default_rng(search.seed).choice(len(settings), search.trials, replace=False)
+    return [settings[i] for i in sorted(chosen)]
+
+
+def _fixed(entry: Entry) -> Settings:
+    return {k: v for k, v in entry.settings.items() if k != "preset"}
+
+
+class Trials:
+    """Finished trials on disk, so that a stopped search goes on where it was."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        mend(path)
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.known = {(t["label"], t["epsilon"], t["settings"]): t["accuracy"] for t in map(json.loads, lines)}
+
+    def get(self, entry: Entry, epsilon: float, settings: Settings) -> float | None:
+        return self.known.get((entry.label, epsilon, json.dumps(settings, sort_keys=True)))
+
+    def add(self, entry: Entry, epsilon: float, settings: Settings, accuracy: float) -> None:
+        """Record a trial; one that overflowed scores 0."""
+        text = json.dumps(settings, sort_keys=True)
+        score = round(accuracy, 4) if math.isfinite(accuracy) else 0.0
+        self.known[entry.label, epsilon, text] = score
+        append(self.path, {"label": entry.label, "epsilon": epsilon, "settings": text, "accuracy": score})
+
+
+def write_winners(path: Path, winners: list[Winner], search: Search, data: Split) -> None:
+    """The winners as TOML, with how they were found and what that did not cover."""
+    lines = [
+        f"# Settings chosen by `fedsofim tune --strategy {search.strategy}` on {split.dataset.name}:",
+        f"# {search.rounds} rounds, seed {search.seed}, scored on {search.holdout:g} of each client's records.",
+        f"# {NOT_COVERED}",
+    ]
+    for label in dict.fromkeys(w.entry.label for w in winners):
+        mine = [w for w in winners if w.entry.label == label]
+        lines += ["", f'[methods."{label}"]', f'method = "{mine[0].entry.method}"']
+        for w in mine:
+            lines += [f'[methods."{label}"."{w.epsilon:g}"]  # validation {w.accuracy:.2f} %, {w.trials} trials']
+            lines += [f"{k} = {json.dumps(v)}" for k, v in w.settings.items()]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, lambda file: file.write(("\n".join(lines) + "\n").encode()))

@@ -1,0 +1,101 @@
+"""Methods, models and datasets of one's own, without an edit here: a Python file, or an installed package.
+
+A file `heavyball.py` holds a function `heavyball`; a package names the same kind of function by an entry point:
+
+    [project.entry-points."fedsofim.methods"]
+    heavyball = "mypackage.heavyball:heavyball"
+
+Names inside this library win over entry points, so that no package can put itself in the place of a published method.
+"""
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from fedsofim.errors import InputError
+
+Kind = Literal["method", "model", "dataset"]
+
+
+def installed(kind: Kind) -> dict[str, EntryPoint]:
+    """What installed packages offer, by name."""
+    return {entry.name: entry for entry in entry_points(group=f"fedsofim.{kind}s")}
+
+
+def is_file(name: Any) -> bool:
+    """Does a name mean a Python file?
+
+    >>> is_file("./heavyball.py"), is_file("fedsofim")
+    (True, False)
+    """
+    return str(name).endswith(".py")
+
+
+def from_package(kind: Kind, name: str) -> tuple[Callable[..., Any], ModuleType]:
+    """The function an installed package offers under a name, and the module it stands in."""
+    entry = installed(kind)[name]
+    try:
+        build = entry.load()
+    except Exception as error:  # whatever a stranger's package raises
+        raise InputError(f"the {kind} '{name}' of an installed package cannot be loaded: {error!r}") from error
+    return build, sys.modules[entry.module]
+
+
+def from_file(kind: Kind, name: str | Path) -> tuple[Callable[..., Any], ModuleType]:
+    """The function of the file's own name, and the file as a module."""
+    path = Path(name).expanduser().resolve()
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; expected Python with a function that gives the {kind}")
+    module = _module(path, path.stat().st_mtime_ns)
+    wanted = path.stem.replace("-", "_")
+    build = getattr(module, wanted, None)
+    if not callable(build):
+        raise InputError(f"{path}: has no function {wanted}; expected one of the file's own name that gives the {kind}")
+    return build, module
+
+
+def fingerprint(name: str) -> str:
+    """Of the file a name means; empty where it means none: then the library's version tells what it is."""
+    return hashlib.sha256(Path(name).read_bytes()).hexdigest()[:16] if is_file(name) else ""
+
+
+def built(kind: Kind, name: Any, value: Any, wanted: type) -> Any:
+    """What a function gave, if it is of the kind it should be."""
+    if not isinstance(value, wanted):
+        raise InputError(f"{name} gave a {type(value).__name__}; expected a fs.{wanted.__name__}, to be a {kind}")
+    return value
+
+
+@lru_cache(maxsize=64)
+def _module(path: Path, changed: int) -> ModuleType:
+    """A file as a module; read again when it has changed."""
+    name = f"fedsofim_file_{path.stem}_{hashlib.sha256(f'{path} {changed}'.encode()).hexdigest()[:8]}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: Python cannot read it")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look themselves up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a stranger's file raises
+        del sys.modules[name]
+        raise InputError(f"{path}: {_where(error, path)}{type(error).__name__}: {error}") from error
+    return module
+
+
+def _where(error: Exception, path: Path) -> str:
+    """The line of the file at which it went wrong."""
+    if isinstance(error, SyntaxError):
+        return ""  # says it itself
+    lines, trace = [], error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(path):
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f"line {lines[-1]}: " if lines else ""

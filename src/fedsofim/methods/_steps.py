@@ -1,0 +1,138 @@
+"""Step sizes that need no tuning, and checks on the ones given by hand.
+
+For steps on noisy gradients, |θ_T - θ*| and the loss obey the textbook bound
+
+    D²/(2ηT) + η·(B² + d·σ²)/2,    least at    η = D / sqrt(T·(B² + d·σ²)),
+
+D the distance to go, B the size of a gradient, σ the noise per coordinate of the averaged release. T, d and σ
+are public. D and B are not, but both have a natural unit: the clip c is the size of a record's gradient, so
+of its features, and a head of size 1/c gives logits of size 1. So D = REACH/c and B = SLOPE·c, with constants
+fixed once, on validation records of two datasets (docs/methods.md has the table). Rescaling the features and
+the clip together by k rescales the step by 1/k², as it must.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.core import Tracer
+
+from fedsofim.core.door import Facts
+from fedsofim.errors import InputError
+
+REACH = 80.0  # |θ*| in units of 1/c
+SLOPE = 0.25  # |G| in units of c, early in the run
+SLOPE_MEAN = 0.1  # |G| in units of c, over most of the run
+
+
+def dim(tree: Any) -> int:
+    """How many numbers a pytree of arrays holds."""
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def gradient_step(facts: Facts, d: int, *, local_steps: int = 1, noise: Any = 1.0) -> jax.Array:
+    """η = D/sqrt(T·K·(B² + d·(noise·σ)²)) for T·K gradient steps with `noise` times the average's noise.
+
+    >>> round(float(gradient_step(Facts(rounds=70, clients=20, clip=10.0, noise_std=0.07), d=650)), 2)
+    0.31
+    """
+    spread = variance(facts) * d * noise**2
+    return REACH / facts.clip / jnp.sqrt(facts.rounds * local_steps * ((SLOPE * facts.clip) ** 2 + spread))
+
+
+def variance(facts: Facts) -> jax.Array:
+    """σ², as a float32 number."""
+    if not math.isfinite(facts.clip):
+        raise InputError("an automatic step size is in units of the clip, which is infinite here; give lr")
+    return jnp.square(jnp.asarray(facts.noise_std, jnp.float32))
+
+
+def preconditioned_step(facts: Facts, d: int, inverse: jax.Array, shrink: jax.Array) -> jax.Array:
+    """The rule in the coordinates P^(-1/2)·θ, where a step η·P·G is a plain gradient step.
+
+    There features are shrunk by sqrt(tr(P·A)/tr(A)), so the clip that serves as their unit is too, and the
+    noise has d·σ²·tr(P)/(p+1). Where P = I/γ this is γ times the plain step.
+    """
+    clip2 = facts.clip**2 * shrink
+    spread = variance(facts) * d * (jnp.trace(inverse) / inverse.shape[0]).astype(jnp.float32)
+    return REACH / jnp.sqrt(facts.rounds * clip2 * (SLOPE**2 * clip2 + spread))
+
+
+def sofim_step(facts: Facts, d: int, rho: Any, beta: Any) -> jax.Array:
+    """The step times what SOFIM will divide by, ρ + |M|²; the noise in M has d·σ²·(1-β)/(1+β)."""
+    size = (SLOPE_MEAN * facts.clip) ** 2 + variance(facts) * d * (1 - beta) / (1 + beta)
+    return gradient_step(facts, d) * (rho + size)
+
+
+def sign_step(facts: Facts, d: int) -> jax.Array:
+    """For Adam's kind, whose steps are divided by their own size sqrt((B² + d·σ²)/d): η = D/sqrt(T·d)."""
+    variance(facts)
+    return jnp.asarray(REACH / facts.clip / math.sqrt(facts.rounds * d), jnp.float32)
+
+
+def local_and_server_step(facts: Facts, d: int, local_steps: int, client_lr: Any, server_lr: Any) -> tuple[Any, Any]:
+    """(η_c, η_s) of a method with K local steps; None means automatic.
+
+    A client alone has noise sqrt(n)·σ, so its own step is the rule's for that noise, which keeps it from
+    straying; the server's step makes up the difference to the step that the averaged noise allows.
+    """
+    if client_lr is not None:
+        return client_lr, 1.0 if server_lr is None else server_lr
+    both = gradient_step(facts, d, local_steps=local_steps)
+    alone = gradient_step(facts, d, local_steps=local_steps, noise=math.sqrt(facts.clients))
+    return (alone, both / alone) if server_lr is None else (both / server_lr, server_lr)
+
+
+def scale_by_step(lr: Any, automatic: Any) -> optax.GradientTransformation:
+    """-lr·update, or -automatic(d)·update where lr is None."""
+    if lr is not None:
+        return optax.scale_by_learning_rate(lr)
+    return optax.stateless(lambda updates, params: scaled(-automatic(dim(updates)), updates))
+
+
+def scaled(factor: Any, tree: Any) -> Any:
+    """factor·tree, in the leaves' own types."""
+    return jax.tree.map(lambda leaf: jnp.asarray(factor).astype(leaf.dtype) * leaf, tree)
+
+
+def with_published(settings: dict[float, dict[str, Any]]) -> dict[str, dict[float, dict[str, Any]]]:
+    """Presets of the paper's settings by epsilon: at their true cost, and under the published account."""
+    wrong = {epsilon: values | {"as_published": True} for epsilon, values in settings.items()}
+    return {"paper-resnet20": settings, "as_published": wrong}
+
+
+# --- checks; traced numbers (a sweep's) are taken on trust --------------------------------------------------
+
+
+def check_steps(**values: Any) -> None:
+    """Step sizes and the like: above 0, or None for automatic."""
+    for name, value in values.items():
+        if value is not None and not isinstance(value, Tracer) and not 0 < value < math.inf:
+            raise InputError(f"{name} is {value}; expected a finite number above 0")
+
+
+def check_not_negative(**values: Any) -> None:
+    for name, value in values.items():
+        if not isinstance(value, Tracer) and not 0 <= value < math.inf:
+            raise InputError(f"{name} is {value}; expected a finite number >= 0")
+
+
+def check_decay(**values: Any) -> None:
+    """Decay rates of running means."""
+    for name, value in values.items():
+        if not isinstance(value, Tracer) and not 0 <= value < 1:
+            raise InputError(f"{name} is {value}; expected 0 <= {name} < 1")
+
+
+def check_share(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < 1:
+            raise InputError(f"{name} is {value}; expected a part of the budget strictly between 0 and 1")
+
+
+def check_count(**values: Any) -> None:
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} is {value}; expected a whole number >= 1")

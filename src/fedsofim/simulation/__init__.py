@@ -1,0 +1,1 @@
+"""All clients of a run at once, on this machine: simulator, sweeps of settings, and `train`."""

@@ -1,0 +1,109 @@
+"""Pictures of results: readable in print and on screen, and by readers who do not see all colours.
+
+Lines differ in colour, dash and marker at once, so that none of the three alone has to tell them apart. Figures
+are drawn without pyplot: nothing global is touched, and no window system is needed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fedsofim.files import write_whole
+from fedsofim.simulation.simulator import Trace
+
+#: Okabe and Ito's palette (without its yellow, too light on white), then three of Tol's: eleven lines, eleven colours.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7F7F7F", "#882255", "#999933",
+    "#332288",
+)  # fmt: skip
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h")
+
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "figure.dpi": 150,
+    "svg.hashsalt": "fedsofim",  # equal rows give equal bytes
+}
+
+
+class Look(NamedTuple):
+    colour: str
+    dash: Any
+    marker: str
+
+
+def looks(names: Sequence[str]) -> dict[str, Look]:
+    """A look for each name; the same names in the same order always look the same.
+
+    >>> looks(["a", "b"])["a"].colour
+    '#0072B2'
+    """
+    return {
+        name: Look(COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
+        for i, name in enumerate(names)
+    }
+
+
+def curves(series: Mapping[str, Sequence[Trace]], path: str | Path, title: str = "") -> None:
+    """Test accuracy over rounds: the mean of each series' runs, with a band of one standard deviation."""
+    with drawing(path, (6.2, 3.8)) as figure:
+        axes = figure.subplots()
+        draw_curves(axes, series, looks(list(series)))
+        axes.set_title(title)
+        axes.legend(loc="lower right")
+
+
+def draw_curves(axes: Any, series: Mapping[str, Sequence[Trace]], look: Mapping[str, Look]) -> None:
+    """Mean lines with bands on given axes."""
+    for name, traces in series.items():
+        rounds = traces[0].rounds
+        accuracy = np.stack([t.accuracy for t in traces])
+        mean, style = accuracy.mean(axis=0), look[name]
+        every = max(1, len(rounds) // 7)
+        axes.plot(
+            rounds,
+            mean,
+            color=style.colour,
+            linestyle=style.dash,
+            marker=style.marker,
+            markevery=every,
+            markersize=4,
+            linewidth=1.4,
+            label=name,
+        )
+        if len(traces) > 1:
+            spread = accuracy.std(axis=0, ddof=1)
+            axes.fill_between(rounds, mean - spread, mean + spread, color=style.colour, alpha=0.15, linewidth=0)
+    axes.set_xlabel("round")
+    axes.set_ylabel("test accuracy (%)")
+
+
+@contextmanager
+def drawing(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
+    """A figure in the project's style, written whole to `path` (.png, .svg or .pdf) at the end."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure
+        kind = path.suffix.lstrip(".").lower() or "png"
+        write_whole(path, lambda file: figure.savefig(file, format=kind, metadata=_no_date(kind)))
+
+
+def _no_date(kind: str) -> dict[str, Any]:
+    """Metadata without the time of writing, so that equal results are equal files."""
+    return {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})

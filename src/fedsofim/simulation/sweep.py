@@ -1,0 +1,205 @@
+"""Many settings and seeds of one method in one compiled program: the settings travel in the server's state.
+
+A method's numbers are normally constants of its program, so each setting compiles anew, and compiling takes longer
+than running. Here they are inputs. The ledger is read from this program as from any other, and since a step size
+does not change what is released, every setting costs the same.
+"""
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim import methods
+from fedsofim.core.budget import Budget
+from fedsofim.core.cohort import Carry, Cohort
+from fedsofim.core.method import Method, Setup
+from fedsofim.core.phase import Phase
+from fedsofim.core.plan import Plan
+from fedsofim.core.pooled import can_pool
+from fedsofim.core.records import Records
+from fedsofim.core.release import fused
+from fedsofim.data.partition import Split
+from fedsofim.simulation import simulator
+from fedsofim.simulation.simulator import Static, Trace
+from fedsofim.simulation.training import plan_for
+
+_NUMBERS = 2**24  # numbers in the largest array of a sweep
+
+
+def score(split: Split, name: str, settings: list[dict[str, Any]], budget: Budget, rounds: int,
+          seed: int = 0, clip: float = 10.0) -> np.ndarray:  # fmt: skip
+    """Final accuracy on `split`'s test part of each of the settings; NaN where parameters overflowed."""
+    return scores(split, name, settings, budget, rounds, (seed,), clip)[:, 0]
+
+
+def scores(split: Split, name: str, settings: list[dict[str, Any]], budget: Budget, rounds: int,
+           seeds: Sequence[int], clip: float = 10.0) -> np.ndarray:  # fmt: skip
+    """The same for several seeds: accuracies (settings, seeds), all from one compiled program."""
+    out = np.full((len(settings), len(seeds)), np.nan)
+    groups: dict[tuple, list[int]] = {}
+    for i, given in enumerate(settings):
+        groups.setdefault(parts(given)[:2], []).append(i)
+    for (fixed, numbers), rows in groups.items():
+        plan = plan_for(split, sweepable(name, fixed, numbers), budget, rounds, clip=clip)
+        out[rows] = _score_group(plan, split, [parts(settings[i])[2] for i in rows], seeds)
+    return out
+
+
+@lru_cache(maxsize=256)
+def sweepable(name: str, fixed: tuple[tuple[str, Any], ...], numbers: tuple[str, ...]) -> Method:
+    """A method whose `numbers` are read from the state (hyper, its own state) instead of being constants."""
+
+    def build(hyper: Any) -> Method:
+        return methods.factory(name)(**dict(fixed), **{n: hyper[i] for i, n in enumerate(numbers)})
+
+    plain = build([0.5] * len(numbers))  # any legal numbers: only the method's shape is taken from it
+
+    def client(door: Any, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
+        return build(state[0]).client(door, params, state[1], memory)
+
+    def server(mean: Any, state: Any, params: Any, facts: Any) -> tuple[Any, Any]:
+        params, inner = build(state[0]).server(mean, state[1], params, facts)
+        return params, (state[0], inner)
+
+    def init(params: Any) -> Any:
+        return jnp.full(len(numbers), 0.5, jnp.float32), plain.init(params)
+
+    def one_shot(mean: Any, state: Any) -> Any:
+        setup = build(state[0]).setup
+        assert setup is not None
+        return state[0], setup.server(mean, state[1])
+
+    pooled = can_pool(plain)
+    setup = None if plain.setup is None else Setup(plain.setup.client, one_shot)
+    return Method(name, plain.client if pooled else client, server, init, plain.memory, setup, plain.note)
+
+
+def parts(settings: dict[str, Any]) -> tuple[tuple, tuple[str, ...], np.ndarray]:
+    """What is compiled in, the names of the numbers that are not, and those numbers.
+
+    >>> parts({"lr": 0.5, "warmup": 10})
+    ((('warmup', 10),), ('lr',), array([0.5], dtype=float32))
+    """
+    numbers = tuple(sorted(k for k, v in settings.items() if isinstance(v, float)))
+    fixed = tuple(sorted((k, v) for k, v in settings.items() if k not in numbers))
+    return fixed, numbers, np.array([settings[n] for n in numbers], np.float32)
+
+
+def simulate_with(plan: Plan, split: Split, seed: int, hyper: np.ndarray, every: int = 1) -> tuple[Any, Trace]:
+    """`simulate` for a sweepable method with these numbers: all settings, budgets and seeds share one program."""
+    init_key, noise_key = simulator.keys(seed)
+    cohort = simulator.cohort_of(plan, split, noise_key, plan.pooled, _laid(plan, split))
+    carry = start_with(plan, cohort, split, init_key, hyper)
+    return simulator.run_rounds(Static.of(plan, plan.pooled, every), cohort, split, carry)
+
+
+class _Laid:
+    """The records as the last run had them laid out: a grid runs the same ones a hundred times. Forgotten with them."""
+
+    def __init__(self) -> None:
+        self.split: Callable[[], Split | None] = lambda: None
+        self.kind, self.records = None, None
+
+    def __call__(self, plan: Plan, split: Split) -> Records:
+        kind = (plan.pooled, plan.program.sites[0].query.wide, plan.weights)
+        if self.records is None or self.split() is not split or self.kind != kind:
+            self.records = None  # before the new ones are made: never two in memory
+            self.records = simulator.layout(plan, split, plan.pooled)
+            self.split, self.kind = weakref.ref(split, self._forget), kind
+        return self.records
+
+    def _forget(self, split: Any) -> None:
+        if split is self.split:
+            self.records = None
+
+
+_laid = _Laid()
+
+
+def start_with(plan: Plan, cohort: Cohort, split: Split, key: jax.Array, hyper: np.ndarray) -> Carry:
+    """What a run starts from, with its numbers in the state; one-shot releases come after they are there."""
+    carry = simulator.start(plan, split, key)
+    return simulator.set_up(plan, cohort, split, carry._replace(state=(jax.device_put(hyper), carry.state[1])))
+
+
+class Start(NamedTuple):
+    """Where the runs of one seed start: arrays, so that many can be stacked."""
+
+    key: jax.Array  # of the run's noise
+    setup: Any  # the mean of the one-shot releases, if the method has them
+    carry: Carry
+
+
+def _score_group(plan: Plan, split: Split, values: list[np.ndarray], seeds: Sequence[int]) -> np.ndarray:
+    """Final accuracies (settings, seeds) of settings that share a program."""
+    cohort = simulator.cohort_of(plan, split, simulator.keys(0)[1], plan.pooled)  # each run brings its own key
+    test = jax.device_put((split.dataset.x_test, split.dataset.y_test))
+    starts = _stacked([_start(plan, split, seed) for seed in seeds])
+    static = Static.of(plan, plan.pooled, plan.rounds)
+    hyper = np.repeat(np.stack(values), len(seeds), axis=0)
+    seed = np.tile(np.arange(len(seeds), dtype=np.int32), len(values))
+    width = batch_width(len(seed), _largest_array(plan, split, cohort, starts))
+    pieces = np.resize(np.arange(len(seed)), (math.ceil(len(seed) / width), width))  # filled up from the first
+    final = np.concatenate([np.asarray(_finals(static, cohort, test, starts, hyper[i], seed[i])) for i in pieces])
+    return final[: len(seed)].reshape(len(values), len(seeds)).astype(float)
+
+
+def batch_width(runs: int, largest: int) -> int:
+    """How many runs go side by side: the more the cheaper, but memory is bounded.
+
+    >>> batch_width(72, 500_000), batch_width(5, 500_000), batch_width(5, 2**25)
+    (24, 5, 1)
+    """
+    most = max(1, min(runs, _NUMBERS // largest))
+    return math.ceil(runs / math.ceil(runs / most))  # as even as possible: the last batch is padded
+
+
+def _largest_array(plan: Plan, split: Split, cohort: Cohort, starts: Start) -> int:
+    """Numbers in the largest array of one run: all logits of its records, unless their sums are fused."""
+    leaves = jax.tree.leaves(starts.carry.params)
+    uploads = len(plan.sizes) * sum(leaf[0].size for leaf in leaves)
+    in_cache = fused(plan.program.sites[0].query, leaves[:1], cohort.records)
+    return max(uploads, len(split.dataset.y_test if in_cache else split.dataset.y_train) * plan.classes)
+
+
+def _start(plan: Plan, split: Split, seed: int) -> Start:
+    """The start but for the settings, on which a one-shot release does not depend: it is made once."""
+    init_key, noise_key = simulator.keys(seed)
+    carry = simulator.start(plan, split, init_key)
+    mean = None
+    if Phase.SETUP in plan.programs:
+        mean = simulator.ask_once(plan, Phase.SETUP, split, carry.params, noise_key)
+    return Start(noise_key, mean, carry)
+
+
+@jax.jit
+def _stacked(starts: list[Start]) -> Start:
+    return jax.tree.map(lambda *a: jnp.stack(a), *starts)
+
+
+@partial(jax.jit, static_argnums=0)
+def _finals(static: Static, cohort: Cohort, test: Any, starts: Start, hyper: Any, seed: Any) -> jax.Array:
+    """Accuracies after the last round, one for each row of `hyper` and the start that `seed` numbers."""
+    return jax.vmap(lambda h, i: _final(static, cohort, test, jax.tree.map(lambda a: a[i], starts), h))(hyper, seed)
+
+
+def _final(static: Static, cohort: Cohort, test: Any, start: Start, hyper: Any) -> jax.Array:
+    """Accuracy after the last round of one run."""
+    method = static.rules.method
+    carry = start.carry._replace(state=(hyper, start.carry.state[1]))
+    if method.setup is not None:
+        carry = carry._replace(state=method.setup.server(start.setup, carry.state))
+    rounds = static.rules.facts.rounds
+    cohort = replace(cohort, key=start.key)
+    end, (accuracy, loss) = simulator.rounds_between(
+        static, cohort, test, carry, simulator.unmeasured(rounds), np.int32(0), np.int32(rounds)
+    )
+    finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves((end.params, loss[-1]))]
+    return jnp.where(jnp.stack(finite).all(), accuracy[-1], jnp.float32(math.nan))

@@ -1,0 +1,186 @@
+"""`train`: plan, simulate, and hand back everything a reader of the result needs."""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim.core.accounting import Charge
+from fedsofim.core.budget import Budget
+from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.method import Method
+from fedsofim.core.models import Model, softmax_head
+from fedsofim.core.plan import Plan, Trust, Weights, make_plan
+from fedsofim.core.summary import privacy_summary
+from fedsofim.data.dataset import Dataset
+from fedsofim.data.partition import Split
+from fedsofim.errors import InputError, expect_whole, is_whole
+from fedsofim.files import write_text, write_whole
+from fedsofim.progress import SILENT, Progress
+from fedsofim.simulation.simulator import Trace, check_finite, simulate
+from fedsofim.simulation.standardizing import standardized
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run: parameters, test accuracy by round, and the ledger its epsilon is derived from."""
+
+    plan: Plan
+    split: Split
+    seed: int
+    params: Any
+    trace: Trace
+    seconds: float
+
+    @property
+    def accuracy(self) -> dict[int, float]:
+        """Test accuracy in percent after each evaluated round."""
+        return {int(t): float(a) for t, a in zip(self.trace.rounds, self.trace.accuracy, strict=True)}
+
+    @property
+    def final_accuracy(self) -> float:
+        return float(self.trace.accuracy[-1])
+
+    @property
+    def ledger(self) -> tuple[Charge, ...]:
+        return self.plan.ledger
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Predicted classes of records (records x features)."""
+        x, wanted = np.asarray(x), self.split.dataset.x_train.shape[1:]
+        if x.shape[1:] != wanted or x.ndim != len(wanted) + 1:
+            raise InputError(
+                f"predict got an array of shape {x.shape}; expected (records, {', '.join(map(str, wanted))}), "
+                "as in training"
+            )
+        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(x))).argmax(axis=-1)
+
+    def summary(self) -> dict[str, Any]:
+        """The run as plain data: what `--json` prints."""
+        p = self.plan
+        tens = {str(t): round(a, 4) for t, a in self.accuracy.items() if t % 10 == 0 or t == p.rounds}
+        return {
+            "method": p.method.name,
+            "dataset": self.split.dataset.name,
+            "partition": self.split.description,
+            "clients": len(p.sizes),
+            "seed": self.seed,
+            "standardised": self.split.dataset.notes.get("standardised", "no"),
+            **privacy_summary(p),
+            "accuracy": tens,
+            "final_accuracy": round(self.final_accuracy, 4),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def plot(self, path: str | Path) -> None:
+        """Accuracy over rounds, as a picture."""
+        from fedsofim.simulation.figures import curves
+
+        curves({self.plan.method.name: [self.trace]}, path)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write result.json and params.npz into a folder, each whole or not at all."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        leaves = {f"leaf{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(self.params))}
+        write_whole(folder / "params.npz", lambda f: np.savez(f, **cast(Any, leaves)))
+        write_text(folder / "result.json", json.dumps(self.summary(), indent=2))
+        return folder
+
+
+def train(
+    split: Split,
+    method: Method,
+    budget: Budget,
+    rounds: int = 70,
+    *,
+    clip: float = 10.0,
+    trust: Trust = "local",
+    weights: Weights = "uniform",
+    model: Model | None = None,
+    standardize: FeatureMoments | None = None,
+    seed: int = 0,
+    every: int = 1,
+    progress: Progress = SILENT,
+) -> Run:
+    """Train a method under one budget on split data, evaluated every so many rounds. NO_PRIVACY means without noise.
+
+    `standardize` first releases the features' moments, charged to the same budget; the run's `split` is then the
+    standardised one, and so is what its `predict` takes.
+    """
+    if not is_whole(seed):
+        raise InputError(f"seed is {seed!r}; expected a whole number")
+    expect_whole("every", every, 1)
+    plan = plan_for(
+        split, method, budget, rounds, clip=clip, trust=trust, weights=weights, model=model, standardize=standardize
+    )
+    began = time.perf_counter()
+    split = standardized(plan, split, seed)
+    params, trace = simulate(plan, split, seed, every=every, progress=progress)
+    check_finite(params)
+    seconds = time.perf_counter() - began
+    return Run(plan=plan, split=split, seed=seed, params=params, trace=trace, seconds=seconds)
+
+
+def plan_for(
+    split: Split,
+    method: Method,
+    budget: Budget,
+    rounds: int,
+    *,
+    clip: float = 10.0,
+    trust: Trust = "local",
+    weights: Weights = "uniform",
+    model: Model | None = None,
+    standardize: FeatureMoments | None = None,
+) -> Plan:
+    """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
+    check_kinds(split, method, budget, model)
+    _check_scale(split)
+    return make_plan(
+        method,
+        model or softmax_head(),
+        sizes=split.sizes,
+        shape=split.dataset.x_train.shape[1:],
+        classes=split.dataset.classes,
+        budget=budget,
+        rounds=rounds,
+        clip=clip,
+        trust=trust,
+        weights=weights,
+        standardize=standardize,
+    )
+
+
+def check_kinds(split: Any, method: Any, budget: Any, model: Any) -> None:
+    """What was given is of the kind that was asked for; what is wrong is said in one sentence."""
+    if isinstance(split, Dataset):
+        raise InputError(f"the data is the dataset {split.name}, which no clients hold yet; deal it out with fs.split")
+    if not isinstance(split, Split):
+        raise InputError(f"the data is a {type(split).__name__}; expected a split, as fs.split gives one")
+    if isinstance(method, str):
+        raise InputError(f"the method is the text {method!r}; make it with fs.make({method!r})")
+    if callable(method) and not isinstance(method, Method):
+        name = getattr(method, "__name__", "method")
+        raise InputError(f"the method is the function {name}; call it to make one: {name}()")
+    if not isinstance(method, Method):
+        raise InputError(f"the method is a {type(method).__name__}; expected a fs.Method, for example fs.fedsofim()")
+    if not isinstance(budget, Budget):
+        raise InputError(
+            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
+        )
+    if model is not None and not isinstance(model, Model):
+        raise InputError(f"the model is a {type(model).__name__}; expected a fs.Model")
+
+
+def _check_scale(split: Split) -> None:
+    largest = float(np.abs(split.dataset.x_train).max())
+    if largest > 1e15:  # its square no longer fits float32, so norms would not either
+        raise InputError(
+            f"{split.dataset.name}: a feature has size {largest:.3g}; expected below 1e15. Rescale by a public constant"
+        )

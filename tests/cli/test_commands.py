@@ -1,0 +1,202 @@
+"""The commands as a user types them, in processes of their own."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+COMMAND = [sys.executable, "-c", "from fedsofim.cli.app import main; main()"]
+
+
+def run(*args, **kwargs):
+    return subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=300, **kwargs)
+
+
+@pytest.mark.parametrize("epsilon, sigma_g", [(0.5, "526.21"), (1, "279.17"), (5, "66.741"), (10, "37.408")])
+def test_privacy_gives_the_papers_multiplier(epsilon, sigma_g):
+    done = run("privacy", "--epsilon", epsilon, "--delta", "1e-5", "--rounds", 70, "--clients", 20, "--json")
+    answer = json.loads(done.stdout)
+    assert f"{answer['sigma_g']:.{len(sigma_g.split('.')[1])}f}" == sigma_g
+    assert answer["epsilon"] == pytest.approx(epsilon)
+    assert answer["releases"] == 70
+
+
+def test_privacy_both_ways():
+    there = json.loads(run("privacy", "--epsilon", 3, "--json").stdout)
+    back = json.loads(run("privacy", "--sigma-g", there["sigma_g"], "--json").stdout)
+    assert back["epsilon"] == pytest.approx(3, rel=1e-9)
+
+
+def test_run_prints_one_json_object(tmp_path):
+    done = run(
+        "run",
+        "--dataset",
+        "digits",
+        "--clients",
+        4,
+        "--partition",
+        "iid",
+        "--rounds",
+        20,
+        "--epsilon",
+        5,
+        "--set",
+        "lr=0.5",
+        "--json",
+        "--out",
+        tmp_path / "out",
+    )
+    assert done.stderr == ""
+    answer = json.loads(done.stdout)
+    keys = {
+        "method",
+        "dataset",
+        "epsilon",
+        "delta",
+        "mu",
+        "sigma_g",
+        "noise_std",
+        "rounds",
+        "releases",
+        "accuracy",
+        "final_accuracy",
+        "seconds",
+    }
+    assert keys <= answer.keys()
+    assert list(answer["accuracy"]) == ["10", "20"]
+    assert answer["accuracy"]["20"] == answer["final_accuracy"]
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"result.json", "params.npz", "curve.png"}
+
+
+def test_run_on_a_file_of_ones_own(tmp_path):
+    random = np.random.default_rng(0)
+    y = np.arange(120) % 2
+    x = random.normal(size=(120, 3)) + 3 * y[:, None]
+    np.savez(tmp_path / "mine.npz", x_train=x[:90], y_train=y[:90], x_test=x[90:], y_test=y[90:])
+    done = run(
+        "run",
+        "--dataset",
+        tmp_path / "mine.npz",
+        "--clients",
+        3,
+        "--partition",
+        "iid",
+        "--rounds",
+        10,
+        "--epsilon",
+        20,
+        "--method",
+        "fedgd",
+        "--json",
+    )
+    assert json.loads(done.stdout)["final_accuracy"] > 80
+
+
+def table(path, rows, seed):
+    random = np.random.default_rng(seed)
+    lines = ["age,dose,outcome"]
+    for i in range(rows):
+        a, b = random.normal(size=2) + (3 if i % 2 else 0)
+        lines.append(f"{a:.4f},{b:.4f},{'ill' if i % 2 else 'well'}")
+    path.write_text("\n".join(lines))
+
+
+def test_run_on_a_federation_of_tables(tmp_path):
+    for name, rows in (("north", 80), ("south", 50), ("west", 200)):
+        table(tmp_path / f"{name}.csv", rows, seed=rows)
+    done = run(
+        "run",
+        "--clients-from",
+        tmp_path,
+        "--label",
+        "outcome",
+        "--rounds",
+        10,
+        "--epsilon",
+        20,
+        "--json",
+        "--method",
+        "fedgd",
+        "--standardize",
+        "private",
+        "--share",
+        0.1,
+    )
+    answer = json.loads(done.stdout)
+    assert answer["clients"] == 3
+    assert answer["final_accuracy"] > 80
+    assert answer["ledger"][0]["what"] == "feature moments"
+
+
+def test_methods_lists_all_nine():
+    listed = json.loads(run("methods", "--json").stdout)
+    names = {"fedgd", "fedavg", "fedfc", "scaffold", "fedadam", "fedyogi", "ftrl", "adafedprox", "fedsofim"}
+    assert {m["name"] for m in listed} >= names
+    assert all(m["ledger"] and m["about"] for m in listed)
+    assert "fedsofim" in run("methods").stdout
+
+
+def test_partition_counts(tmp_path):
+    done = run("partition", "--dataset", "digits", "--clients", 3, "--out", tmp_path / "p.csv", "--json")
+    answer = json.loads(done.stdout)
+    assert np.sum(answer["counts"]) == 1437
+    rows = (tmp_path / "p.csv").read_text().splitlines()
+    assert rows[0].startswith("client,class0") and len(rows) == 4
+
+
+@pytest.mark.parametrize(
+    "args, message",
+    [
+        (("run", "--method", "fedsofin"), "did you mean 'fedsofim'?"),
+        (("run", "--dataset", "fashon"), "did you mean 'fashion'?"),
+        (("run", "--set", "lrr=1", "--dataset", "digits"), "did you mean 'lr'?"),
+        (("run", "--set", "lr"), "expected name=value"),
+        (("run", "--set", "lr=fast"), "expected float"),
+        (("run", "--set", "direction=sideways"), "there is no value of direction"),
+        (("run", "--set", "preset=nope"), "preset"),
+        (("run", "--partition", "random"), "there is no partition"),
+        (("run", "--epsilon", "0"), "epsilon is 0.0; expected"),
+        (("run", "--delta", "1"), "delta is 1.0; expected"),
+        (("run", "--dataset", "digits", "--rounds", "0"), "rounds is 0; expected at least 1"),
+        (("run", "--dataset", "digits", "--trust", "blind"), "there is no trust"),
+        (("run", "--dataset", "digits", "--clients", "5000"), "use fewer clients"),
+        (("run", "--dataset", "/nowhere/x.npz"), "x.npz"),
+        (("run", "--dataset", "digits", "--standardize", "public"), "--stats FILE"),
+        (("run", "--dataset", "digits", "--standardize", "x"), "there is no standardize"),
+        (("run", "--dataset", "cifar10"), "fedsofim features cifar10"),
+        (("privacy",), "--epsilon"),
+        (("privacy", "--epsilon", "1", "--sigma-g", "1"), "either"),
+        (("privacy", "--epsilon", "nan"), "epsilon is nan"),
+        (("privacy", "--epsilon", "0"), "epsilon is 0.0"),
+        (("privacy", "--epsilon", "1", "--clients", "0"), "at least 1"),
+        (("frobnicate",), "No such command"),
+    ],
+)
+def test_bad_input_is_one_clear_line(args, message):
+    done = run(*args)
+    assert done.returncode != 0
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_interrupt_leaves_no_broken_file(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "run", "--dataset", "fashion", "--rounds", "100000", "--epsilon", "1", "--out", str(tmp_path / "o")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(12)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "o").exists() or not list((tmp_path / "o").iterdir())

@@ -1,0 +1,245 @@
+"""The deployment commands: a mistake is one line that says what to do; verify's exit code says whether it holds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes import SMALL, begin, finish, make_node, make_nodes, policy_toml
+
+from fedsofim.cli.app import app as cli
+from fedsofim.deploy import certificate
+from fedsofim.deploy.checkpoint import CHECKPOINT, save
+from fedsofim.deploy.server import Order
+
+
+@pytest.fixture
+def fedsofim(capsys, monkeypatch):
+    """Run the program in this process: (exit code, stdout, stderr)."""
+
+    def run(*arguments: Any) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["fedsofim", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(ended.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def mistake(fedsofim):
+    """Run what must fail: its one line of error."""
+
+    def run(*arguments: Any) -> str:
+        code, _, err = fedsofim(*arguments)
+        assert code == 2
+        assert "Traceback" not in err
+        assert err.startswith("error: ")
+        assert err.count("\n") == 1
+        return err
+
+    return run
+
+
+# --- certificate --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("done")
+    nodes = make_nodes(folder / "nodes")
+    job = finish(nodes, begin(nodes, Order("fedgd", epsilon=0.5, rounds=1))).job.id
+    document = certificate.certificate(job, {p.name: certificate.statement(p) for p in nodes})
+    machine, _ = certificate.write(document, folder / "job")
+    options = [part for p in nodes for part in ("--ledger", p.ledger)]
+    return {"nodes": nodes, "certificate": machine, "ledgers": options, "document": document}
+
+
+def test_verify_holds(fedsofim, done):
+    code, out, err = fedsofim("certificate", "verify", done["certificate"], *done["ledgers"])
+    assert (code, err) == (0, "")
+    assert "holds: 3 clients" in out
+
+
+def test_verify_finds_a_changed_epsilon(fedsofim, done, tmp_path: Path):
+    changed = json.loads(json.dumps(done["document"]))
+    changed["clients"]["n2"]["epsilon"] = 0.01
+    (tmp_path / "c.json").write_text(json.dumps(changed))
+    code, out, _ = fedsofim("certificate", "verify", tmp_path / "c.json", *done["ledgers"])
+    assert code == 1
+    assert out.startswith("WRONG  n2: states epsilon 0.01")
+    assert "holds" not in out
+
+
+def test_verify_needs_every_ledger(fedsofim, done):
+    code, out, _ = fedsofim("certificate", "verify", done["certificate"], *done["ledgers"][:4])
+    assert code == 1
+    assert "WRONG  n2: no ledger" in out
+
+
+def test_verify_of_nothing(mistake, done, tmp_path: Path):
+    assert "no such file" in mistake("certificate", "verify", tmp_path / "none.json", *done["ledgers"])
+    (tmp_path / "c.json").write_text("{")
+    assert "not a certificate" in mistake("certificate", "verify", tmp_path / "c.json", *done["ledgers"])
+    assert "no ledger" in mistake("certificate", "verify", done["certificate"], "--ledger", tmp_path / "none.db")
+    (tmp_path / "l.db").write_text("not a ledger" * 100)
+    assert "l.db" in mistake("certificate", "verify", done["certificate"], "--ledger", tmp_path / "l.db")
+
+
+def test_verify_with_a_folder_for_a_ledger(mistake, done, tmp_path: Path):
+    assert str(tmp_path) in mistake("certificate", "verify", done["certificate"], "--ledger", tmp_path)
+
+
+def test_verify_without_ledgers_is_a_usage_error(fedsofim, done):
+    code, _, err = fedsofim("certificate", "verify", done["certificate"])
+    assert code == 2
+    assert "--ledger" in err
+    assert "Traceback" not in err
+
+
+def test_show(fedsofim, done):
+    code, out, _ = fedsofim("certificate", "show", done["certificate"])
+    assert code == 0
+    assert out.strip() == certificate.readable(done["document"]).strip()
+
+
+def test_a_nodes_own_ledger(fedsofim, mistake, done, tmp_path: Path):
+    policy = done["nodes"][0].data.parent / "policy.toml"
+    code, out, _ = fedsofim("certificate", "ledger", "--policy", policy)
+    assert code == 0
+    assert "spent 0.5 of 1" in out
+    code, out, _ = fedsofim("certificate", "ledger", "--policy", policy, "--json")
+    assert json.loads(out)["epsilon"] == pytest.approx(0.5, rel=1e-6)
+    assert "no such policy file" in mistake("certificate", "ledger", "--policy", tmp_path / "none.toml")
+
+
+# --- node ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    make_node(tmp_path / "n", SMALL.data.x_train, SMALL.data.y_train)
+    return tmp_path / "n" / "policy.toml"
+
+
+@pytest.fixture
+def no_process(monkeypatch):
+    """Whatever would be started is an error of the test."""
+    for name in ("os.execve", "os.execv", "subprocess.Popen.__init__"):
+        monkeypatch.setattr(name, lambda *a, **k: pytest.fail(f"started {a}"))
+
+
+def test_a_node_says_at_once_what_is_wrong_with_its_policy_or_records(mistake, policy: Path, no_process):
+    start = ("node", "--superlink", "127.0.0.1:1", "--insecure", "--policy")
+    assert "no such policy file" in mistake(*start, policy.parent / "none.toml")
+    policy.write_text(policy_toml(epsilon=-1))
+    assert "epsilon" in mistake(*start, policy)
+    policy.write_text(policy_toml())
+    (policy.parent / "records.npz").unlink()
+    assert "records.npz" in mistake(*start, policy)
+
+
+@pytest.mark.parametrize(
+    "security",
+    [[], ["--root-certificates", "ca.crt"], ["--key", "node.key"], ["--insecure", "--key", "node.key"],
+     ["--insecure", "--root-certificates", "ca.crt", "--key", "node.key"]],
+    ids=str,
+)  # fmt: skip
+def test_a_node_is_secure_or_says_that_it_is_not(mistake, policy: Path, security: list[str], no_process):
+    message = mistake("node", "--policy", policy, "--superlink", "127.0.0.1:1", *security)
+    assert "--insecure" in message
+    assert "--root-certificates" in message
+
+
+def test_a_node_needs_its_key(mistake, policy: Path, tmp_path: Path, no_process):
+    (tmp_path / "ca.crt").write_text("x")
+    files = ("--root-certificates", tmp_path / "ca.crt", "--key", tmp_path / "node.key")
+    assert "node.key: no such file" in mistake("node", "--policy", policy, "--superlink", "127.0.0.1:1", *files)
+
+
+# --- serve --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        (["--method", "fedgo"], "fedgd"),
+        (["--set", "lr"], "lr"),
+        (["--set", "lrr=1"], "lrr"),
+        (["--set", "lr=fast"], "fast"),
+        (["--epsilon", "-1"], "epsilon"),
+        pytest.param(["--epsilon", "nan"], "epsilon"),
+        pytest.param(["--epsilon", "-inf"], "epsilon"),
+        (["--delta", "2"], "delta"),
+        (["--rounds", "0"], "rounds"),
+        (["--clip", "0"], "clip"),
+        (["--clients", "0"], "clients"),
+        (["--weights", "siez"], "size"),
+        (["--trust", "lokal"], "local"),
+        (["--standardize-share", "2"], "share"),
+    ],
+    ids=str,
+)
+def test_a_senseless_order_is_an_error_before_any_node_is_asked(mistake, tmp_path, options, said, no_process):
+    assert said in mistake("serve", tmp_path, "--job", tmp_path / "job", *options)
+    assert not (tmp_path / "job").exists()
+
+
+def test_serve_needs_a_server_folder(mistake, tmp_path: Path, no_process):
+    assert "not a server folder" in mistake("serve", tmp_path, "--job", tmp_path / "job")
+
+
+def test_serve_resumes_only_what_there_is(mistake, tmp_path: Path, no_process):
+    assert "no checkpoint" in mistake("serve", tmp_path, "--job", tmp_path / "job", "--resume")
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / CHECKPOINT).write_bytes(b"nonsense")
+    assert CHECKPOINT in mistake("serve", tmp_path, "--job", tmp_path / "job", "--resume")
+
+
+def test_serve_resumes_the_jobs_own_order(fedsofim, tmp_path: Path, monkeypatch):
+    nodes = make_nodes(tmp_path / "nodes")
+    order = Order("fedadam", (("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size")
+    save(begin(nodes, order), tmp_path / "job" / CHECKPOINT)
+    asked: list[Any] = []
+    monkeypatch.setattr("fedsofim.deploy.following.follow", lambda *a: asked.append(a[2]))
+    fedsofim("serve", tmp_path, "--job", tmp_path / "job", "--resume", "--method", "fedgd", "--epsilon", "9")
+    (config,) = asked
+    assert config["resume"] is True
+    assert (config["method"], config["settings"], config["epsilon"]) == ("fedadam", "lr=0.5", 0.75)
+    assert (config["rounds"], config["seed"], config["weights"]) == (2, 4, "size")
+
+
+# --- federation ---------------------------------------------------------------------------------------------
+
+
+def test_init_writes_a_folder_for_each(fedsofim, mistake, tmp_path: Path):
+    pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
+    folder = tmp_path / "f"
+    code, out, _ = fedsofim("federation", "init", folder, "--nodes", 2, "--classes", 3, "--epsilon", 4)
+    assert code == 0
+    assert "README.txt" in out
+    assert sorted(p.name for p in (folder / "nodes").iterdir()) == ["node-1", "node-2"]
+    assert "--insecure" not in (folder / "nodes" / "node-1" / "start.sh").read_text()
+    assert "not empty" in mistake("federation", "init", folder)
+    assert "nodes is 0" in mistake("federation", "init", tmp_path / "g", "--nodes", 0)
+
+
+def test_without_flower_it_says_what_to_install(mistake, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda *a, **k: None)
+    assert "pip install 'fedsofim[flower]'" in mistake("federation", "init", tmp_path / "f")
+    assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize("command", ["node", "serve", "federation", "certificate"])
+def test_commands_have_help(fedsofim, command: str):
+    code, out, err = fedsofim(command, "--help")
+    assert code == 0
+    assert "Usage" in out + err
+
+
+@pytest.mark.parametrize("arguments", [["certificate", "veryfi"], ["node"], ["serve"], ["serve", "x", "--round", "3"]])
+def test_wrong_options_are_usage_errors(fedsofim, arguments: list[str]):
+    code, _, err = fedsofim(*arguments)
+    assert code == 2
+    assert "Traceback" not in err

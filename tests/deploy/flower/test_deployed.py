@@ -1,0 +1,271 @@
+"""A SuperLink and three nodes with TLS and node keys, as real processes on loopback: training, crashes, refusals.
+
+Without noise a deployed job must end where the simulator ends, whatever was killed on the way; that is the check
+behind most of this file. It is one test in four parts, because they share one federation.
+"""
+
+import json
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import fedsofim as fs
+from fedsofim.data.npz import save_npz
+
+pytest.importorskip("flwr")
+
+from fedsofim.deploy import certificate, processes
+from fedsofim.deploy import handout as federation
+from fedsofim.deploy.account import Account
+from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS, restore
+
+NAMES = ["node-1", "node-2", "node-3"]
+REHEARSAL = federation.Terms(epsilon=math.inf, smallest_multiplier=0, methods=("fedsofim", "scaffold", "fedgd"))
+LIMIT = 240.0  # seconds for anything to happen
+
+
+@dataclass
+class Deployed:
+    """The processes of a federation, by name."""
+
+    folder: Path
+    where: federation.Federation
+    split: fs.Split
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    jobs: int = 0
+
+    @property
+    def server(self) -> Path:
+        return self.folder / "server"
+
+    def node(self, name: str) -> Path:
+        return self.folder / "nodes" / name
+
+    def start_link(self) -> None:
+        command = processes.superlink_command(self.server, self.where)
+        environment = processes.server_environment(self.server)
+        self.running["link"] = processes.start(command, environment, self.folder / "link.log")
+        processes.wait_for(lambda: processes.listening(self.where.port), 90, "the SuperLink's start")
+
+    def start_node(self, name: str) -> None:
+        node = self.node(name)
+        self.running[name] = processes.start(
+            processes.node_start(node, self.where.address), os.environ, node / "node.log"
+        )
+
+    def kill(self, name: str) -> None:
+        """kill -9, children included: nothing gets a chance to tidy up."""
+        process = self.running.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def policies(self, terms: federation.Terms) -> None:
+        for name in NAMES:
+            (self.node(name) / "policy.toml").write_text(federation.policy_text(name, terms))
+
+    def order(self, **config: Any) -> Path:
+        """Submit a new job; its folder."""
+        self.jobs += 1
+        job = self.folder / f"job-{self.jobs}"
+        self.submit(job, clients=3, patience=LIMIT, **config)
+        return job
+
+    def submit(self, job: Path, **config: Any) -> None:
+        (job / OUTCOME).unlink(missing_ok=True)
+        processes.submit(self.server, {"folder": str(job), **config})
+
+    def outcome(self, job: Path) -> dict[str, Any]:
+        processes.wait_for((job / OUTCOME).exists, LIMIT, f"the end of {job.name}")
+        return json.loads((job / OUTCOME).read_text())
+
+    def wait_round(self, job: Path, done: int) -> None:
+        processes.wait_for(lambda: _facts(job / PROGRESS).get("round", 0) >= done, LIMIT, f"round {done}")
+
+    def releases(self, name: str, job: str) -> int:
+        account = Account(self.node(name) / "ledger.db")
+        return sum(line.releases for of, line in account.entries() if of == job)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+@pytest.fixture
+def deployed(tmp_path: Path) -> Iterator[Deployed]:
+    folder = tmp_path / "f"
+    where = federation.Federation(port=processes.free_port())
+    federation.init(folder, NAMES, where, REHEARSAL)
+    split = fs.split(fs.load("digits"), clients=3, alpha=0.5)
+    for name, part in zip(NAMES, split.parts, strict=True):
+        records = {"x": split.dataset.x_train[part], "y": split.dataset.y_train[part]}
+        save_npz(folder / "nodes" / name / "records.npz", records)
+    found = Deployed(folder, where, split)
+    try:
+        found.start_link()
+        processes.register(found.server)
+        for name in NAMES:
+            found.start_node(name)
+        yield found
+    finally:
+        for process in reversed(list(found.running.values())):
+            processes.stop(process)
+        time.sleep(1)
+        left = {pid: _command(pid) for pid in _processes_about(folder)}
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert not left
+
+
+def _processes_about(folder: Path) -> list[int]:
+    """Processes whose command line or environment names the federation's folder; this one does not count."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in text:
+            found.append(int(entry.name))
+    return found
+
+
+def _command(pid: int) -> list[bytes]:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
+def _simulated(deployed: Deployed, method: str, rounds: int, **settings: str) -> Any:
+    return fs.train(deployed.split, fs.make(method, settings), None, rounds=rounds).params
+
+
+def _agree(job: Path, expected: Any) -> None:
+    found = restore(job / CHECKPOINT)
+    assert found.finished
+    for a, b in zip(jax.tree.leaves(found.params), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
+
+
+def a_job_ends_where_the_simulator_ends(deployed: Deployed) -> None:
+    job = deployed.order(method="fedsofim", epsilon=math.inf, rounds=2)
+    assert deployed.outcome(job) == {"finished": 2}
+    _agree(job, _simulated(deployed, "fedsofim", 2))
+
+
+def kills_lose_nothing(deployed: Deployed) -> None:
+    """A node, the server process and the SuperLink are killed in turn; client memory and ledgers survive it."""
+    job = deployed.order(method="scaffold", settings="local_steps=2", epsilon=math.inf, rounds=4, attempts=4)
+    deployed.wait_round(job, 1)
+    _wait_until_asked(deployed, "node-2", job, round=1)
+    deployed.kill("node-2")  # charged, perhaps not yet answered
+    deployed.start_node("node-2")
+    deployed.wait_round(job, 2)
+
+    os.kill(_server_process(deployed), signal.SIGKILL)
+    assert not (job / OUTCOME).exists()
+    deployed.submit(job, resume=True, patience=LIMIT)
+    deployed.wait_round(job, 3)
+
+    deployed.kill("link")
+    deployed.start_link()
+    command = [sys.executable, "-m", "fedsofim", "serve", str(deployed.server), "--job", str(job), "--resume"]
+    served = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    assert served.returncode == 0, served.stderr
+    assert "round 4/4" in served.stdout
+    assert deployed.outcome(job) == {"finished": 4}
+
+    _agree(job, _simulated(deployed, "scaffold", 4, local_steps="2"))
+    number = restore(job / CHECKPOINT).job.id
+    for name in NAMES:
+        assert deployed.releases(name, number) >= 4 * 2, "a ledger is short"
+    ledgers = [deployed.node(name) / "ledger.db" for name in NAMES]
+    assert certificate.verify(certificate.read(job / "certificate.json"), ledgers) == []
+
+
+def _wait_until_asked(deployed: Deployed, name: str, job: Path, round: int) -> None:
+    """Until the node's ledger holds a charge for that round of the job."""
+    number = restore(job / CHECKPOINT).job.id
+
+    def asked() -> bool:
+        with sqlite3.connect(f"file:{deployed.node(name) / 'ledger.db'}?mode=ro", uri=True) as db:
+            query = "SELECT COUNT(*) FROM asks WHERE job=? AND round=?"
+            return db.execute(query, (number, round)).fetchone()[0] > 0
+
+    processes.wait_for(asked, LIMIT, f"{name}'s charge for round {round + 1}")
+
+
+def _server_process(deployed: Deployed) -> int:
+    """The ServerApp's process."""
+    for pid in _processes_about(deployed.folder):
+        if any(part.endswith(b"flwr-serverapp") for part in _command(pid)):
+            return pid
+    raise AssertionError("no server process is running")
+
+
+def every_node_refuses_what_its_policy_does_not_allow(deployed: Deployed) -> None:
+    """The cap is the first job's; one more round, a smaller multiplier and a larger clip are all refused.
+
+    The first is asked for straight away, as a malicious server would; the others as ours does, asking first.
+    """
+    for name in NAMES:  # other records' budget: these ledgers hold rehearsals without noise
+        (deployed.node(name) / "ledger.db").unlink()
+    deployed.policies(federation.Terms(epsilon=2.0, smallest_multiplier=1.0, largest_clip=10.0, methods=("fedsofim",)))
+
+    job = deployed.order(method="fedsofim", epsilon=2.0, rounds=2)
+    assert deployed.outcome(job) == {"finished": 2}
+    before = {name: Account(deployed.node(name) / "ledger.db").last() for name in NAMES}
+
+    for config, reason in (
+        ({"epsilon": 2.0, "rounds": 2, "method": "fedsofim", "ask-first": False}, "above the cap of 2"),
+        ({"epsilon": 100.0, "rounds": 2, "method": "fedsofim"}, "the smallest allowed here is 1"),
+        ({"epsilon": 2.0, "rounds": 2, "clip": 11.0, "method": "fedsofim"}, "the largest allowed here is 10"),
+    ):
+        failed = deployed.outcome(deployed.order(**config))["failed"]
+        assert all(f"{name}: refused" in failed for name in NAMES), failed
+        assert failed.count(reason) == 3, failed
+    assert before == {name: Account(deployed.node(name) / "ledger.db").last() for name in NAMES}
+
+
+_ROGUE = """
+import numpy as np
+from fedsofim.deploy.flower import client_app
+from fedsofim.deploy.flower import pinned
+honest = client_app.answer
+client_app.answer = lambda *a: {k: np.full_like(v, np.nan) for k, v in honest(*a).items()}
+pinned.worker()
+"""
+
+
+def a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
+    for name in NAMES:
+        (deployed.node(name) / "ledger.db").unlink()
+    deployed.policies(REHEARSAL)
+    rogue = deployed.folder / "rogue.py"
+    rogue.write_text(_ROGUE)
+    worker = deployed.node("node-3") / "state" / "workers" / "flwr-clientapp"  # its operator turned malicious
+    worker.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{rogue}" "$@"\n')
+
+    job = deployed.order(method="fedgd", epsilon=math.inf, rounds=1, attempts=2)
+    failed = deployed.outcome(job)["failed"]
+    assert "node-3: its upload0 holds NaN" in failed
+    assert "node-1" not in failed and "node-2" not in failed
+    assert restore(job / CHECKPOINT).round == 0  # nothing was averaged
+
+
+def test_a_federation_of_real_processes(deployed: Deployed) -> None:
+    a_job_ends_where_the_simulator_ends(deployed)
+    kills_lose_nothing(deployed)
+    every_node_refuses_what_its_policy_does_not_allow(deployed)
+    a_client_sending_nan_is_rejected_by_name(deployed)

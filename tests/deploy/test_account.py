@@ -1,0 +1,391 @@
+"""A node's ledger: charged on disk before anything leaves, never short, and the cap holds over its whole life."""
+
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fedsofim.core.budget import Budget
+from fedsofim.core.accounting import Charge, calibrate
+from fedsofim.deploy.account import Account, Ask, Line, Opened, epsilon_of_lines
+from fedsofim.errors import InputError, Refused
+
+DELTA = 1e-5
+SECRET = bytes(range(32))
+
+
+def line(multiplier: float = 5.0, sample: float = 1.0, weight: float = 1.0, coordinates: int = 12) -> Line:
+    return Line(
+        label="gradient", clip=10.0, ratio=2.0, multiplier=multiplier, releases=1, weight=weight, sample=sample,
+        coordinates=coordinates,
+    )  # fmt: skip
+
+
+def ask(
+    round: int = 0, question: str = "q", job: str = "job", terms: str = '{"method": "fedgd", "rounds": 3}',
+    data: str = "d", phase: str = "round", in_order: bool = False,
+) -> Ask:  # fmt: skip
+    digest = f"{job} {phase} {round} {question}"
+    return Ask(job=job, terms=terms, data=data, phase=phase, round=round, digest=digest, in_order=in_order)
+
+
+def cap_of(rounds: int, multiplier: float = 5.0) -> float:
+    """Epsilon of so many releases."""
+    return epsilon_of_lines([line(multiplier)] * rounds, DELTA)
+
+
+def open_(path: Path, what: Ask, lines: Sequence[Line] | None = None, cap: float = 1e9, secret: bytes = SECRET):
+    """As a new process would: an Account of its own each time."""
+    return Account(path).open_ask(what, [line()] if lines is None else lines, cap, DELTA, secret)
+
+
+def charged(path: Path) -> int:
+    return len(Account(path).entries())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ledger.db"
+
+
+# --- on disk first ------------------------------------------------------------------------------------------
+
+
+def test_the_charge_is_on_disk_before_there_is_a_reply(path: Path):
+    opened = open_(path, ask())
+    assert opened.reply is None
+    assert Account(path).entries() == [("job", line())]
+    (stored,) = sqlite3.connect(path).execute("SELECT count(*) FROM charges").fetchone()
+    assert stored == 1
+
+
+def test_the_question_asked_again_after_the_reply_is_answered_for_free(path: Path):
+    opened = open_(path, ask())
+    Account(path).close_ask(opened.number, b"reply", b"memory")
+    again = open_(path, ask(), cap=0.0)  # nothing is left, and nothing is needed
+    assert again.reply == b"reply"
+    assert charged(path) == 1
+
+
+def test_a_crash_before_the_reply_is_charged_again(path: Path):
+    open_(path, ask())
+    second = open_(path, ask())
+    assert second.reply is None
+    assert charged(path) == 2
+    Account(path).close_ask(second.number, b"second", b"")
+    assert open_(path, ask()).reply == b"second"
+    assert charged(path) == 2
+
+
+def test_another_question_of_the_same_round_is_charged(path: Path):
+    opened = open_(path, ask(question="first"))
+    Account(path).close_ask(opened.number, b"reply", b"")
+    assert open_(path, ask(question="second")).reply is None
+    assert charged(path) == 2
+
+
+def test_a_refusal_leaves_no_trace(path: Path):
+    Account(path).create()
+    with pytest.raises(Refused):
+        open_(path, ask(), cap=cap_of(1) * 0.9)
+    assert charged(path) == 0
+    assert Account(path).terms() == {}
+
+
+def test_a_first_request_refused_leaves_a_ledger_to_read(path: Path):
+    with pytest.raises(Refused):
+        open_(path, ask(), cap=cap_of(1) * 0.9)
+    assert charged(path) == 0
+
+
+def test_replies_of_rounds_long_past_are_charged_again_not_forgotten(path: Path):
+    for t in range(8):
+        Account(path).close_ask(open_(path, ask(t)).number, b"%d" % t, b"m%d" % t)
+    assert open_(path, ask(7)).reply == b"7"
+    assert open_(path, ask(6)).reply == b"6"  # a server that resumes goes back one round
+    assert charged(path) == 8
+    assert open_(path, ask(0)).reply is None
+    assert charged(path) == 9
+
+
+def test_memory_is_kept_for_the_next_round(path: Path):
+    account = Account(path)
+    assert account.memory("job", 0) is None
+    account.close_ask(open_(path, ask(0)).number, b"", b"after round 0")
+    account.close_ask(open_(path, ask(0, job="other")).number, b"", b"another job's")
+    assert Account(path).memory("job", 0) == b"after round 0"
+    assert Account(path).memory("job", 1) is None
+
+
+# --- noise that comes back ----------------------------------------------------------------------------------
+
+
+def test_a_job_keeps_its_secret_and_jobs_have_different_ones(path: Path):
+    assert open_(path, ask(0)).secret == SECRET
+    assert open_(path, ask(1), secret=bytes(32)).secret == SECRET
+    assert open_(path, ask(0, job="other"), secret=bytes(32)).secret == bytes(32)
+
+
+def test_in_order_a_second_question_of_a_round_is_refused(path: Path):
+    opened = open_(path, ask(0, in_order=True))
+    for close in (False, True):
+        if close:
+            Account(path).close_ask(opened.number, b"reply", b"")
+        with pytest.raises(Refused, match="round 1 was asked before"):
+            open_(path, ask(0, question="other", in_order=True))
+    assert open_(path, ask(0, in_order=True)).reply == b"reply"
+    assert charged(path) == 1
+
+
+def test_in_order_the_same_question_after_a_crash_is_charged_again(path: Path):
+    open_(path, ask(0, in_order=True))
+    assert open_(path, ask(0, in_order=True)).reply is None
+    assert charged(path) == 2
+
+
+def test_in_order_no_round_may_be_left_out(path: Path):
+    with pytest.raises(Refused, match="round 2"):
+        open_(path, ask(1, in_order=True))
+    open_(path, ask(0, in_order=True))
+    with pytest.raises(Refused, match="round 3"):
+        open_(path, ask(2, in_order=True))
+    open_(path, ask(1, in_order=True))
+    open_(path, ask(2, in_order=True))
+    with pytest.raises(Refused, match="round 1"):  # nor may one come back with other numbers
+        open_(path, ask(0, question="other", in_order=True))
+    assert charged(path) == 3
+
+
+# --- one job, one meaning -----------------------------------------------------------------------------------
+
+
+def test_other_terms_or_other_records_under_a_jobs_name_are_refused(path: Path):
+    opened = open_(path, ask())
+    Account(path).close_ask(opened.number, b"reply", b"")
+    with pytest.raises(Refused, match="other terms"):
+        open_(path, ask(terms='{"method": "fedgd", "rounds": 4}'))
+    with pytest.raises(Refused, match="records changed"):
+        open_(path, ask(data="other"))
+    assert charged(path) == 1
+    open_(path, ask(job="new", data="other"))  # under a name of its own it is welcome, and charged
+    assert charged(path) == 2
+
+
+# --- the cap ------------------------------------------------------------------------------------------------
+
+
+def test_seventy_rounds_and_not_one_more(path: Path):
+    charge = Charge(0, "gradient", 10.0, 2.0, 70, 70.0)
+    multiplier = calibrate([charge], Budget(1.0, DELTA))[0]
+    for t in range(70):
+        open_(path, ask(t), [line(multiplier)], cap=1.0)
+    assert epsilon_of_lines([each for _, each in Account(path).entries()], DELTA) == pytest.approx(1.0, rel=1e-6)
+    with pytest.raises(Refused, match="above the cap of 1 "):
+        open_(path, ask(70), [line(multiplier)], cap=1.0)
+    assert charged(path) == 70
+
+
+def test_the_cap_holds_over_jobs_and_servers_together(path: Path):
+    cap = cap_of(5)
+    for i in range(5):
+        opened = open_(path, ask(i % 2, job=f"job {i}"), cap=cap)
+        Account(path).close_ask(opened.number, b"reply", b"")
+    for job in ("job 0", "a new one", "job 4"):
+        with pytest.raises(Refused, match="above the cap"):
+            open_(path, ask(5, job=job), cap=cap)
+    assert open_(path, ask(0, job="job 0"), cap=cap).reply == b"reply"
+    assert charged(path) == 5
+
+
+def test_a_crashed_ask_counts_against_the_cap(path: Path):
+    cap = cap_of(2)
+    open_(path, ask(), cap=cap)
+    open_(path, ask(), cap=cap)
+    with pytest.raises(Refused, match="above the cap"):
+        open_(path, ask(), cap=cap)
+
+
+def test_the_operator_may_lower_the_cap(path: Path):
+    open_(path, ask(0), cap=cap_of(9))
+    open_(path, ask(1), cap=cap_of(9))
+    with pytest.raises(Refused, match="above the cap"):
+        open_(path, ask(2), cap=cap_of(2))
+
+
+def test_the_reason_says_how_much_there_was_and_would_be(path: Path):
+    open_(path, ask(0))
+    with pytest.raises(Refused) as caught:
+        open_(path, ask(1), cap=cap_of(1))
+    for number in (cap_of(1), cap_of(2)):
+        assert f"{number:.6g}" in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [0.0, 1e-3])
+def test_no_noise_passes_no_cap(path: Path, bad: float):
+    with pytest.raises(Refused, match="above the cap"):
+        open_(path, ask(), [line(bad)], cap=100.0)
+
+
+def test_a_delta_used_up_by_the_sampler_has_no_epsilon():
+    assert epsilon_of_lines([line(coordinates=10**15)], DELTA) == float("inf")
+    assert epsilon_of_lines([], DELTA) == 0.0
+
+
+def test_lines_compose_in_any_order_and_grouping(path: Path):
+    lines = [line(5.0), line(7.0), line(5.0), line(5.0, weight=4.0), line(7.0)]
+    for t, each in enumerate(lines):
+        open_(path, ask(t), [each])
+    stored = [each for _, each in Account(path).entries()]
+    assert stored == lines
+    assert epsilon_of_lines(stored, DELTA) == pytest.approx(epsilon_of_lines(lines[::-1], DELTA), rel=1e-12)
+    assert epsilon_of_lines(stored, DELTA) > epsilon_of_lines(lines[:-1], DELTA)
+
+
+def test_asking_at_once_cannot_pass_the_cap_twice(path: Path):
+    allowed, per_thread = 12, 6
+    cap, passed, refused, other = cap_of(allowed), [], [], []
+    together = threading.Barrier(6)
+
+    def work(number: int) -> None:
+        together.wait()
+        for t in range(per_thread):
+            try:
+                passed.append(open_(path, ask(t, job=f"job {number}"), cap=cap))
+            except Refused as error:
+                refused.append(error)
+            except Exception as error:
+                other.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not other
+    assert (len(passed), len(refused)) == (allowed, 36 - allowed)
+    assert len({opened.number for opened in passed}) == allowed
+    assert charged(path) == allowed
+
+
+def test_processes_asking_at_once_cannot_pass_the_cap_twice(path: Path):
+    allowed = 9
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from fedsofim.errors import Refused
+        from fedsofim.deploy.account import Account, Ask, Line
+        path, who, cap = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+        line = Line("gradient", 10.0, 2.0, 5.0, 1, 1.0, 1.0, 12)
+        passed = 0
+        for t in range(8):
+            try:
+                Account(path).open_ask(Ask(who, "{}", "d", "round", t, f"{who} {t}", False), [line], cap, 1e-5, b"")
+                passed += 1
+            except Refused:
+                pass
+        print(passed)
+    """)
+    command = [sys.executable, "-c", script, str(path)]
+    running = [
+        subprocess.Popen([*command, who, repr(cap_of(allowed))], stdout=subprocess.PIPE, text=True) for who in "ab"
+    ]
+    passed = [int(process.communicate(timeout=60)[0]) for process in running]
+    assert sum(passed) == allowed
+    assert charged(path) == allowed
+
+
+# --- the file -----------------------------------------------------------------------------------------------
+
+
+def spoiled(path: Path, how: str) -> None:
+    content = path.read_bytes()
+    half = len(content) // 2
+    changed = {
+        "header": b"x" * 100 + content[100:],
+        "pages": content[:100] + b"\xff" * (len(content) - 100),
+        "cut": content[:half],
+        "other": b"this is no database at all" * 50,
+    }
+    path.write_bytes(changed[how])
+
+
+@pytest.mark.parametrize("how", ["header", "pages", "cut", "other"])
+def test_a_damaged_ledger_releases_nothing(path: Path, how: str):
+    opened = open_(path, ask())
+    Account(path).close_ask(opened.number, b"reply" * 2000, b"")
+    spoiled(path, how)
+    before = path.read_bytes()
+    for what in (ask(), ask(1)):
+        with pytest.raises(InputError, match=r"ledger\.db.*nothing is released"):
+            open_(path, what)
+    with pytest.raises(InputError):
+        Account(path).entries()
+    assert path.read_bytes() == before
+
+
+def test_a_ledger_of_another_format_releases_nothing(path: Path):
+    open_(path, ask())
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE meta SET value='0' WHERE key='format'")
+    db.close()
+    with pytest.raises(InputError, match="format"):
+        open_(path, ask(1))
+
+
+@pytest.mark.parametrize("where", ["folder", "nowhere"])
+def test_a_ledger_that_cannot_be_opened_is_an_error_to_read(tmp_path: Path, where: str):
+    (tmp_path / "folder").mkdir()
+    path = {"folder": tmp_path / "folder", "nowhere": tmp_path / "none" / "ledger.db"}[where]
+    with pytest.raises(InputError, match=str(path)):
+        open_(path, ask())
+
+
+def test_reading_makes_no_ledger(path: Path):
+    for read in (Account(path).entries, Account(path).identity, Account(path).last, Account(path).terms):
+        with pytest.raises(InputError, match="no ledger"):
+            read()
+    assert not path.exists()
+
+
+def test_an_empty_ledger_has_an_identity_of_its_own(tmp_path: Path):
+    first, second = Account(tmp_path / "a.db"), Account(tmp_path / "b.db")
+    for account in (first, second):
+        account.create()
+        assert (account.last(), account.entries(), account.terms()) == (0, [], {})
+    assert first.identity() != second.identity()
+    first.create()
+    assert first.identity() == Account(tmp_path / "a.db").identity()
+
+
+def test_entries_up_to_a_number(path: Path):
+    for t, multiplier in enumerate([3.0, 4.0, 5.0]):
+        open_(path, ask(t), [line(multiplier), line(multiplier)])
+    account = Account(path)
+    assert account.last() == 6
+    assert [each.multiplier for _, each in account.entries(4)] == [3.0, 3.0, 4.0, 4.0]
+
+
+def test_every_write_waits_for_the_disk(path: Path, monkeypatch):
+    seen: list[tuple[int, str]] = []
+
+    class Watched(sqlite3.Connection):
+        def close(self) -> None:
+            modes = (self.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "journal_mode"))
+            seen.append(tuple(modes))  # type: ignore[arg-type]
+            super().close()
+
+    real = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, **k, factory=Watched))
+    opened: Opened = open_(path, ask())
+    Account(path).close_ask(opened.number, b"reply", b"")
+    monkeypatch.undo()
+    assert len(seen) == 2
+    for synchronous, journal in seen:
+        assert synchronous in (2, 3)  # FULL or EXTRA
+        assert journal in ("delete", "truncate", "persist")  # a rollback journal: one file holds everything
+    assert not path.with_name("ledger.db-wal").exists()

@@ -1,0 +1,238 @@
+"""The certificate: what the ledgers say, added up; and whatever was changed in it is found."""
+
+import copy
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nodes import REHEARSAL, begin, finish, make_nodes, spent
+
+from fedsofim.deploy import certificate
+from fedsofim.deploy.account import Account
+from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.server import Order
+from fedsofim.errors import InputError
+
+FIRST = Order("fedadam", epsilon=0.6, rounds=2)
+SECOND = Order("fedgd", epsilon=0.3, rounds=1)
+
+
+class Case:
+    """Three nodes after two jobs, with the certificate of the second."""
+
+    def __init__(self, folder: Path) -> None:
+        self.nodes: list[Policy] = make_nodes(folder)
+        self.jobs = [finish(self.nodes, begin(self.nodes, order)).job.id for order in (FIRST, SECOND)]
+        self.ledgers = [p.ledger for p in self.nodes]
+        statements = {p.name: certificate.statement(p) for p in self.nodes}
+        self.document = certificate.certificate(self.jobs[1], statements)
+
+    def changed(self) -> dict[str, Any]:
+        return copy.deepcopy(self.document)
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory) -> Case:
+    return Case(tmp_path_factory.mktemp("case"))
+
+
+def test_a_statement_adds_up(case: Case):
+    for policy in case.nodes:
+        stated = case.document["clients"][policy.name]
+        assert stated["epsilon"] == pytest.approx(spent(policy), rel=1e-12)
+        assert (stated["delta"], stated["cap"]) == (policy.delta, policy.epsilon)
+        assert [job["job"] for job in stated["jobs"]] == case.jobs
+        assert [job["method"] for job in stated["jobs"]] == ["fedadam", "fedgd"]
+        assert [job["epsilon"] for job in stated["jobs"]] == pytest.approx([0.6, 0.3], rel=1e-6)
+        (first,), (gradient,) = (job["released"] for job in stated["jobs"])
+        assert (first["releases"], gradient["releases"]) == (2, 1)
+        assert (gradient["clip"], gradient["sensitivity"], gradient["sampled"]) == (10.0, 20.0, 1.0)
+        lines = Account(policy.ledger).entries()
+        assert gradient["multiplier"] == lines[-1][1].multiplier
+        assert stated["epsilon"] < 0.6 + 0.3
+
+
+def test_it_holds_and_is_plain_data(case: Case):
+    document = json.loads(json.dumps(case.document))
+    assert document == case.document
+    assert certificate.verify(document, case.ledgers) == []
+    assert certificate.verify(document, case.ledgers[::-1]) == []
+
+
+def test_written_and_read(case: Case, tmp_path: Path):
+    machine, people = certificate.write(case.document, tmp_path / "job")
+    assert certificate.read(machine) == case.document
+    assert people.read_text() == certificate.readable(case.document)
+
+
+def test_in_words(case: Case):
+    text = certificate.readable(case.document)
+    assert case.jobs[1] in text
+    for policy in case.nodes:
+        assert f"{policy.name}: epsilon {spent(policy):.6g} at delta 1e-05" in text
+    for words in ("cap 1", "fedadam (another job", "fedgd (this job", "2 x gradient", "clipped at 10", "replace-one"):
+        assert words in text
+    assert "None" not in text
+
+
+def tampered(case: Case, path: tuple[Any, ...], value: Any) -> list[str]:
+    """What verify finds after one entry of n1's statement was changed."""
+    document = case.changed()
+    place = document["clients"]["n1"]
+    for key in path[:-1]:
+        place = place[key]
+    assert place[path[-1]] != value
+    place[path[-1]] = value
+    found = certificate.verify(document, case.ledgers)
+    assert all(problem.startswith("n1: ") for problem in found)
+    return found
+
+
+RELEASED = ("jobs", 0, "released", 0)
+
+
+@pytest.mark.parametrize(
+    "path, value",
+    [
+        (("epsilon",), 0.1),
+        (("epsilon",), 0.0),
+        (("epsilon",), None),
+        (("delta",), 1e-3),
+        (("through",), 1),
+        (("jobs", 1, "epsilon"), 0.29),
+        (("jobs", 0, "epsilon"), None),
+        ((*RELEASED, "releases"), 1),
+        ((*RELEASED, "unit_releases"), 1.0),
+        ((*RELEASED, "multiplier"), 1e6),
+        ((*RELEASED, "clip"), 1.0),
+        ((*RELEASED, "sensitivity"), 1.0),
+        ((*RELEASED, "sampled"), 0.5),
+        ((*RELEASED, "what"), "nothing"),
+        (("jobs", 0, "job"), "another"),
+        (("ledger",), "another"),
+    ],
+    ids=str,
+)
+def test_a_changed_entry_is_found(case: Case, path: tuple[Any, ...], value: Any):
+    assert tampered(case, path, value)
+
+
+@pytest.mark.parametrize("path, value", [(("jobs", 0, "method"), "fedgd"), (("jobs", 0, "rounds_planned"), 1)], ids=str)
+def test_a_changed_description_of_a_job_is_found(case: Case, path: tuple[Any, ...], value: Any):
+    assert tampered(case, path, value)
+
+
+def test_the_reason_names_what_the_ledger_gives(case: Case):
+    (problem,) = tampered(case, ("epsilon",), 0.125)
+    assert "0.125" in problem
+    assert f"{spent(case.nodes[1]):.6g}" in problem
+
+
+@pytest.mark.parametrize("job", [0, 1])
+def test_an_omitted_job_is_found(case: Case, job: int):
+    document = case.changed()
+    del document["clients"]["n2"]["jobs"][job]
+    assert any(case.jobs[job] in problem for problem in certificate.verify(document, case.ledgers))
+
+
+def test_an_invented_job_is_found(case: Case):
+    document = case.changed()
+    jobs = document["clients"]["n2"]["jobs"]
+    jobs.append(jobs[0] | {"job": "invented"})
+    assert any("invented" in problem for problem in certificate.verify(document, case.ledgers))
+
+
+def test_a_statement_of_another_nodes_ledger_is_found(case: Case):
+    document = case.changed()
+    others = case.document["clients"]["n1"]
+    document["clients"]["n0"]["ledger"] = others["ledger"]
+    document["clients"]["n0"]["epsilon"] = 0.2
+    assert certificate.verify(document, case.ledgers)
+
+
+def test_a_missing_ledger_is_found(case: Case, tmp_path: Path):
+    (problem,) = certificate.verify(case.document, case.ledgers[:2])
+    assert problem.startswith("n2: no ledger")
+    foreign = Account(tmp_path / "foreign.db")
+    foreign.create()
+    assert len(certificate.verify(case.document, [foreign.path])) == 3
+    with pytest.raises(InputError, match="no ledger"):
+        certificate.verify(case.document, [tmp_path / "none.db"])
+
+
+@pytest.mark.parametrize("how", ["client left out", "another job's name"])
+def test_what_a_certificate_does_not_say_is_found(case: Case, how: str):
+    document = case.changed()
+    if how == "client left out":
+        del document["clients"]["n1"]
+    else:
+        document["job"] = "0" * 32
+    assert certificate.verify(document, case.ledgers)
+
+
+def test_a_ledger_that_has_grown_still_verifies(tmp_path: Path):
+    case = Case(tmp_path)
+    earlier = case.document
+    job = finish(case.nodes, begin(case.nodes, Order("fedgd", epsilon=0.05, rounds=1))).job.id
+    assert certificate.verify(earlier, case.ledgers) == []
+    now = certificate.certificate(job, {p.name: certificate.statement(p) for p in case.nodes})
+    assert certificate.verify(now, case.ledgers) == []
+    for name, stated in now["clients"].items():
+        assert stated["epsilon"] > earlier["clients"][name]["epsilon"]
+        assert stated["through"] > earlier["clients"][name]["through"]
+        assert len(stated["jobs"]) == 3
+
+
+def test_a_ledger_from_before_the_release_does_not_verify(tmp_path: Path):
+    case = Case(tmp_path)
+    before = case.ledgers[0].read_bytes()
+    job = finish(case.nodes, begin(case.nodes, Order("fedgd", epsilon=0.05, rounds=1))).job.id
+    now = certificate.certificate(job, {p.name: certificate.statement(p) for p in case.nodes})
+    case.ledgers[0].write_bytes(before)  # an old backup
+    assert all(problem.startswith("n0: ") for problem in certificate.verify(now, case.ledgers))
+    assert certificate.verify(now, case.ledgers)
+
+
+def test_nothing_released_yet(tmp_path: Path):
+    policy = make_nodes(tmp_path)[0]
+    stated = certificate.statement(policy)
+    assert (stated["epsilon"], stated["jobs"]) == (0.0, [])
+    document = certificate.certificate("none", {"n0": stated})
+    assert "n0: epsilon 0 " in certificate.readable(document)
+
+
+def test_without_noise_there_is_no_bound_and_it_says_so(tmp_path: Path):
+    nodes = make_nodes(tmp_path, **REHEARSAL)
+    job = finish(nodes, begin(nodes, Order("fedgd", epsilon=math.inf, rounds=1))).job.id
+    document = certificate.certificate(job, {p.name: certificate.statement(p) for p in nodes})
+    assert document["clients"]["n0"]["epsilon"] is None
+    assert certificate.verify(json.loads(json.dumps(document)), [p.ledger for p in nodes]) == []
+    text = certificate.readable(document)
+    assert "without bound" in text
+    assert "cap" not in text
+    document["clients"]["n0"]["epsilon"] = 1.0
+    assert certificate.verify(document, [p.ledger for p in nodes])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "3", "{}", '{"certificate": 2, "clients": {}}', '{"certificate": 1, "clients": 3}']
+)
+def test_what_is_no_certificate(tmp_path: Path, text: str):
+    (tmp_path / "c.json").write_text(text)
+    with pytest.raises(InputError, match=r"c\.json"):
+        certificate.read(tmp_path / "c.json")
+    with pytest.raises(InputError, match="no such file"):
+        certificate.read(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("act", ["verify", "readable"])
+def test_a_broken_statement_is_an_error_to_read(case: Case, act: str):
+    document = case.changed()
+    del document["clients"]["n1"]["through"]
+    del document["clients"]["n1"]["epsilon"]
+    try:
+        assert certificate.verify(document, case.ledgers) if act == "verify" else certificate.readable(document)
+    except InputError as error:
+        assert "n1" in str(error)

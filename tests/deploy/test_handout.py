@@ -1,0 +1,218 @@
+"""What `federation init` writes: a chain that verifies, keys nobody else reads, policies that parse, TLS by default."""
+
+import ipaddress
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+from nodes import SMALL
+
+pytest.importorskip("cryptography", reason="needs cryptography: pip install 'fedsofim[flower]'")
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    load_pem_private_key,
+    load_ssh_private_key,
+    load_ssh_public_key,
+)
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from fedsofim.deploy import handout as federation
+from fedsofim.deploy.handout import Federation, Terms
+from fedsofim.deploy.node import hello
+from fedsofim.deploy.policy import read_policy
+from fedsofim.errors import InputError
+
+NAMES = ["node-1", "node-2"]
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("federations") / "secure"
+    federation.init(folder, NAMES, Federation("fl.example.org", 9443), Terms(epsilon=2.5, classes=3))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def insecure(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("federations") / "insecure"
+    federation.init(folder, NAMES, Federation(insecure=True))
+    return folder
+
+
+def certificate_in(path: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(path.read_bytes())
+
+
+# --- certificates and keys ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fl.example.org", "localhost", "127.0.0.1"])
+def test_the_servers_certificate_verifies_for_its_names(secure: Path, name: str):
+    authority, leaf = certificate_in(secure / "server" / "ca.crt"), certificate_in(secure / "server" / "server.crt")
+    subject = x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name)
+    chain = PolicyBuilder().store(Store([authority])).build_server_verifier(subject).verify(leaf, [])
+    assert chain[-1] == authority
+
+
+def test_and_for_no_other_name_or_authority(secure: Path, tmp_path: Path):
+    authority, leaf = certificate_in(secure / "server" / "ca.crt"), certificate_in(secure / "server" / "server.crt")
+    with pytest.raises(VerificationError):
+        verifier = PolicyBuilder().store(Store([authority])).build_server_verifier(x509.DNSName("evil.example.org"))
+        verifier.verify(leaf, [])
+    federation.init(tmp_path / "other", ["a"], Federation("fl.example.org"))
+    other = certificate_in(tmp_path / "other" / "server" / "ca.crt")
+    with pytest.raises(VerificationError):
+        verifier = PolicyBuilder().store(Store([other])).build_server_verifier(x509.DNSName("fl.example.org"))
+        verifier.verify(leaf, [])
+
+
+def test_only_the_authority_can_sign(secure: Path):
+    authority, leaf = certificate_in(secure / "server" / "ca.crt"), certificate_in(secure / "server" / "server.crt")
+    for certificate, is_authority in ((authority, True), (leaf, False)):
+        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        assert (constraints.critical, constraints.value.ca) == (True, is_authority)
+    assert leaf.issuer == authority.subject
+    leaf.verify_directly_issued_by(authority)
+
+
+def test_everyone_has_the_same_authority(secure: Path):
+    texts = {p.read_bytes() for p in secure.rglob("ca.crt")}
+    assert len(list(secure.rglob("ca.crt"))) == 4
+    assert len(texts) == 1
+
+
+def test_keys_are_for_their_owners_only(secure: Path):
+    keys = list(secure.rglob("*.key"))
+    assert {str(k.relative_to(secure)) for k in keys} == {
+        "authority/ca.key", "server/server.key", "nodes/node-1/node.key", "nodes/node-2/node.key",
+    }  # fmt: skip
+    for key in keys:
+        assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    for folder in (secure / "authority", secure / "server", *(secure / "nodes" / name for name in NAMES)):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert len({key.read_bytes() for key in keys}) == 4
+
+
+def test_keys_fit_their_public_halves(secure: Path):
+    for name in NAMES:
+        key = load_ssh_private_key((secure / "nodes" / name / "node.key").read_bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        assert key.curve.name == "secp384r1"
+        for public in (secure / "nodes" / name / "node.pub", secure / "server" / "node-keys" / f"{name}.pub"):
+            assert load_ssh_public_key(public.read_bytes()) == key.public_key()
+            assert public.read_text().strip().endswith(name)
+    server = load_pem_private_key((secure / "server" / "server.key").read_bytes(), None)
+    assert server.public_key() == certificate_in(secure / "server" / "server.crt").public_key()
+
+
+def test_no_secret_of_a_node_is_with_the_server_nor_of_another(secure: Path):
+    for name in NAMES:
+        secret = (secure / "nodes" / name / "node.key").read_bytes()
+        elsewhere = [p for p in secure.rglob("*") if p.is_file() and name not in p.parts]
+        assert all(secret not in p.read_bytes() for p in elsewhere)
+    assert not any((secure / "nodes").rglob("ca.key"))
+    assert not (secure / "server" / "ca.key").exists()
+
+
+# --- policies and scripts -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_policy_parses_and_says_what_was_asked_for(secure: Path, name: str):
+    policy = read_policy(secure / "nodes" / name / "policy.toml")
+    assert (policy.name, policy.epsilon, policy.delta, policy.classes) == (name, 2.5, 1e-5, 3)
+    assert policy.smallest_multiplier > 0
+    assert policy.largest_clip > 0
+    assert policy.methods
+    assert policy.data == secure / "nodes" / name / "records.npz"
+    assert policy.ledger.parent == secure / "nodes" / name
+    assert policy.secure_sum_min_clients == 0
+
+
+def test_with_records_beside_it_a_node_is_ready(tmp_path: Path):
+    import numpy as np
+
+    federation.init(tmp_path / "f", ["a"], Federation(), Terms(classes=3))
+    np.savez(tmp_path / "f" / "nodes" / "a" / "records.npz", x=SMALL.data.x_train, y=SMALL.data.y_train)
+    assert hello(read_policy(tmp_path / "f" / "nodes" / "a" / "policy.toml"))["size"] == 39
+
+
+@pytest.mark.parametrize("terms", [Terms(epsilon=1e-3, delta=1e-9), Terms(epsilon=3, methods=("fedgd",))])
+def test_any_sensible_terms_make_a_policy(tmp_path: Path, terms: Terms):
+    (tmp_path / "policy.toml").write_text(federation.policy_text("n", terms))
+    policy = read_policy(tmp_path / "policy.toml")
+    assert (policy.epsilon, policy.delta, policy.methods) == (terms.epsilon, terms.delta, terms.methods)
+
+
+def scripts(folder: Path) -> dict[str, str]:
+    found = {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*.sh")}
+    for name in found:
+        assert (folder / name).stat().st_mode & stat.S_IXUSR
+        assert found[name].startswith("#!/bin/sh\n")
+    return found
+
+
+def test_scripts_are_for_tls(secure: Path):
+    found = scripts(secure)
+    assert set(found) == {"server/start-superlink.sh", "nodes/node-1/start.sh", "nodes/node-2/start.sh"}
+    assert all("--insecure" not in text for text in found.values())
+    link = found.pop("server/start-superlink.sh")
+    for flag in ("--ssl-ca-certfile ca.crt", "--ssl-certfile server.crt", "--ssl-keyfile server.key"):
+        assert flag in link
+    for flag in ("--enable-supernode-auth", "--port 9443", "--database"):
+        assert flag in link
+    for text in found.values():
+        for flag in ("--root-certificates ca.crt", "--key node.key", "--superlink fl.example.org:9443"):
+            assert flag in text
+        assert "--policy policy.toml" in text
+    connection = tomllib.loads((secure / "server" / "flwr" / "config.toml").read_text())["superlink"]["federation"]
+    assert Path(connection["root-certificates"]).read_bytes() == (secure / "server" / "ca.crt").read_bytes()
+    assert "insecure" not in connection
+    assert "INSECURE" not in (secure / "README.txt").read_text()
+
+
+def test_scripts_are_insecure_only_when_asked(insecure: Path):
+    found = scripts(insecure)
+    assert len(found) == 3
+    for text in found.values():
+        assert "--insecure" in text
+        assert "certfile" not in text
+        assert "--key" not in text
+    assert not [p for p in insecure.rglob("*") if p.suffix in (".key", ".crt", ".pub")]
+    connection = tomllib.loads((insecure / "server" / "flwr" / "config.toml").read_text())["superlink"]["federation"]
+    assert connection["insecure"] is True
+    assert "INSECURE" in (insecure / "README.txt").read_text()
+
+
+def test_a_server_for_this_machine_listens_on_it_only(insecure: Path, secure: Path):
+    assert "--host 127.0.0.1" in (insecure / "server" / "start-superlink.sh").read_text()
+    assert "--host 0.0.0.0" in (secure / "server" / "start-superlink.sh").read_text()
+
+
+# --- what it does not write ---------------------------------------------------------------------------------
+
+
+def test_nothing_is_overwritten(secure: Path, tmp_path: Path):
+    before = {p: p.read_bytes() for p in secure.rglob("*") if p.is_file()}
+    with pytest.raises(InputError, match="not empty"):
+        federation.init(secure, ["other"], Federation())
+    assert {p: p.read_bytes() for p in secure.rglob("*") if p.is_file()} == before
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="not empty"):
+        federation.init(tmp_path, ["a"], Federation())
+    assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_is_fine(tmp_path: Path):
+    federation.init(tmp_path, ["a"], Federation(insecure=True))
+    assert (tmp_path / "nodes" / "a" / "policy.toml").is_file()
+
+
+@pytest.mark.parametrize("names", [[], ["a", "a"]])
+def test_names_must_be_names(tmp_path: Path, names: list[str]):
+    with pytest.raises(InputError, match="names"):
+        federation.init(tmp_path / "f", names, Federation())
+    assert not (tmp_path / "f").exists()

@@ -1,0 +1,61 @@
+"""A finished small grid, made once for all tests of the report."""
+
+import shutil
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsofim.experiments.grid import Entry, Experiment, Partition
+from fedsofim.experiments.report.results import Results, read_results
+from fedsofim.experiments.report.write import write_report
+from fedsofim.experiments.runner import run_experiment
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Path:
+    """Three methods (one with a note), two budgets, two seeds on `cifar10_resnet20`, a stand-in of that name."""
+    folder = tmp_path_factory.mktemp("finished")
+    random = np.random.default_rng(0)
+    y = np.arange(960) % 3
+    x = (2 * random.normal(size=(3, 5))[y] + random.normal(size=(960, 5))).astype(np.float32)
+    np.savez(folder / "cifar10_resnet20.npz", x_train=x[:900], y_train=y[:900], x_test=x[900:], y_test=y[900:])
+    experiment = Experiment(
+        name="small <grid>",
+        about="A test of the report.",
+        datasets=("cifar10_resnet20.npz",),
+        entries=(
+            Entry("DP-FedGD", "fedgd", {"lr": 0.5}),
+            Entry("DP-FTRL", "ftrl", {"lr": 0.1, "as_published": True}),
+            Entry("DP-FedSOFIM", "fedsofim", {"lr": 0.5}),
+        ),
+        epsilons=(1.0, 10.0),
+        seeds=(0, 1),
+        rounds=20,
+        partitions=(Partition("dirichlet", 3, 0.5, 1),),
+    )
+    run_experiment(experiment, folder / "out", lambda label, total: nullcontext(None), folder)
+    return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def results(finished) -> Results:
+    return read_results(finished)
+
+
+@pytest.fixture(scope="session")
+def reported(finished, tmp_path_factory) -> Path:
+    """The same folder with its report, beside a published table it can be compared with."""
+    folder = tmp_path_factory.mktemp("reported") / "out"
+    shutil.copytree(finished, folder)
+    published = folder.parent / "published"
+    published.mkdir()
+    (published / "accuracy.csv").write_text(
+        "dataset,backbone,partition,epsilon,method,round,mean,std\n"
+        "cifar10,resnet20,dirichlet,1,DP-FedGD,20,12.00,0.10\n"
+        "cifar10,resnet20,iid,1,DP-FedGD,20,12.00,0.10\n"
+        "cifar10,resnet20,dirichlet,1,DP-Unknown,20,12.00,0.10\n"
+    )
+    write_report(folder, published)
+    return folder

@@ -1,0 +1,98 @@
+"""Reading experiments: what a few lines mean, and what is said when they are wrong."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fedsofim.errors import InputError
+from fedsofim.experiments.grid import Partition, cells, read_dataset, resolved
+from fedsofim.experiments.grid_file import read_experiment
+
+FOLDER = Path(__file__).resolve().parents[2] / "experiments"
+MINIMAL = 'datasets = ["fashion"]\nepsilons = [1]\n'
+GD = "[methods.A]\nmethod = 'fedgd'\n"
+
+
+def read(tmp_path: Path, text: str):
+    path = tmp_path / "x.toml"
+    path.write_text(text)
+    return read_experiment(path)
+
+
+def test_a_few_lines_are_enough(tmp_path):
+    found = read(tmp_path, MINIMAL + GD)
+    assert (found.name, found.rounds, found.seeds, found.delta) == ("x", 70, (0, 1, 2), 1e-5)
+    assert found.partitions == (Partition("dirichlet", 20, 0.5, 42),)
+
+
+def test_presets_are_written_out_per_budget(tmp_path):
+    found = read(tmp_path, 'datasets = ["fashion"]\nepsilons = [0.5, 10]\n[methods.S]\nmethod = "fedsofim"\n'
+                 'preset = "paper-resnet20"\nrho = 2\n')  # fmt: skip
+    assert resolved(found.entries[0], 0.5)["warmup"] == 10
+    assert resolved(found.entries[0], 10.0) == {
+        "lr": 0.8,
+        "rho": 2.0,
+        "beta": 0.9,
+        "bias_correction": False,
+        "warmup": 0,
+    }
+
+
+def test_a_sweep_is_one_entry_per_value(tmp_path):
+    found = read(tmp_path, MINIMAL + "[methods.S]\nmethod = 'fedsofim'\nsweep = { rho = [0.1, 1] }\n")
+    assert [e.label for e in found.entries] == ["S rho=0.1", "S rho=1"]
+
+
+def test_tuned_settings_are_entries_and_own_ones_win(tmp_path):
+    (tmp_path / "t.toml").write_text(
+        '[methods.A]\nmethod = "fedgd"\n[methods.A."1"]\nlr = 0.25\n[methods.B]\nmethod = "fedgd"\n'
+    )
+    found = read(tmp_path, MINIMAL.replace("[1]", "[1]\ntuned = 't.toml'") + "[methods.B]\nmethod = 'fedadam'\n")
+    assert {e.label: e.method for e in found.entries} == {"A": "fedgd", "B": "fedadam"}
+    assert resolved(found.entries[0], 1.0) == {"lr": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (MINIMAL + "round = 3\n" + GD, "did you mean 'rounds'"),
+        ("epsilons = [1]\n" + GD, "datasets is missing"),
+        (MINIMAL, "no entries"),
+        (MINIMAL.replace("[1]", "[-1]") + GD, "epsilon is -1"),
+        (MINIMAL.replace("[1]", "['a']") + GD, "expected a list like [0.5, 1, 5]"),
+        (MINIMAL.replace("[1]", "[1, 1]") + GD, "more than once"),
+        (MINIMAL + "[methods.A]\nmethod = 'fedgb'\n", "did you mean 'fedgd'"),
+        (MINIMAL + "[methods.A]\nmethod = 'fedgd'\nlrr = 1\n", "did you mean 'lr'"),
+        (MINIMAL + "[methods.A]\nlr = 1\n", "needs method = NAME"),
+        (MINIMAL + "rounds = 0\n" + GD, "rounds is 0"),
+        (MINIMAL + "trust = 'me'\n" + GD, "there is no trust 'me'"),
+        (MINIMAL + "partitions = [{ kind = 'idd' }]\n" + GD, "did you mean 'iid'"),
+        (MINIMAL + "tuned = 'nowhere.toml'\n", "make it with: fedsofim tune"),
+        ("datasets = [", "not valid TOML"),
+    ],
+)
+def test_wrong_files_are_refused_with_a_way_out(tmp_path, text, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        read(tmp_path, text)
+
+
+def test_missing_features_say_how_to_make_them(tmp_path):
+    with pytest.raises(InputError, match="fedsofim features cifar10 --backbone resnet20 --out"):
+        read_dataset("data/cifar10_resnet20.npz", tmp_path)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.toml")), ids=lambda p: p.stem)
+def test_every_experiment_of_the_project_reads(path):
+    if path.stem.startswith("tuned-") and not (FOLDER / "tuned" / path.name.removeprefix("tuned-")).exists():
+        pytest.skip("its settings have not been searched yet")
+    assert read_experiment(path).entries
+
+
+def test_equal_settings_of_budgets_stand_together(small):
+    found = read_experiment(small)
+    data = {"toy.npz": read_dataset("toy.npz", small.parent)}
+    todo = cells(found, data)
+    assert len(todo) == 8
+    assert len({c.id for c in todo}) == 8
+    assert [c.seed for c in todo] == [0, 1] * 4
