@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SMALL := .venv/.installed
 FULL := .venv/.installed-with-tools
 
-.PHONY: install demo test lint bench clean
+.PHONY: install demo test test-fast lint format bench clean
 install: $(FULL)
 
 $(SMALL): pyproject.toml
@@ -24,12 +24,22 @@ demo: $(SMALL)
 test: $(FULL)
 	$(BIN)/python -m pytest -n 2
 
+# for daily work: without the tests that start many processes
+test-fast: $(FULL)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
 lint: $(FULL)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(FULL)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 bench: $(FULL)
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf .venv demo runs .pytest_cache .ruff_cache
+	rm -rf .venv demo runs .pytest_cache .ruff_cache .import_linter_cache

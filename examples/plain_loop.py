@@ -12,7 +12,7 @@ import numpy as np
 
 from fedsofim.core.gaussian import mu_of
 from fedsofim.data import load
-from fedsofim.data.partition import iid
+from fedsofim.data.partition import evenly
 
 Noise = Callable[[int, int], np.ndarray]  # (round, client) -> a standard normal array shaped like theta
 
@@ -68,7 +68,7 @@ def fedsofim(
 
 def main() -> None:
     data, rounds, clip, epsilon, delta = load("digits"), 30, 10.0, 5.0, 1e-5
-    parts = iid(len(data.y_train), clients=5, seed=0)
+    parts = evenly(len(data.y_train), clients=5, seed=0)
     clients = [(data.x_train[p], data.y_train[p]) for p in parts]
     std = 2 * clip * rounds**0.5 / mu_of(epsilon, delta)
     random = np.random.default_rng(0)

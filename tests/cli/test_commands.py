@@ -1,19 +1,16 @@
-"""The commands as a user types them, in processes of their own."""
+"""The commands as a user types them."""
 
 import json
+import os
+import pty
 import signal
 import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
 
-COMMAND = [sys.executable, "-c", "from fedsofim.cli.app import main; main()"]
-
-
-def run(*args, **kwargs):
-    return subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, timeout=300, **kwargs)
+import fedsofim as fs
+from commands import COMMAND, run, run_here
 
 
 @pytest.mark.parametrize("epsilon, sigma_g", [(0.5, "526.21"), (1, "279.17"), (5, "66.741"), (10, "37.408")])
@@ -160,8 +157,12 @@ def test_partition_counts(tmp_path):
         (("run", "--set", "preset=nope"), "preset"),
         (("run", "--partition", "random"), "there is no partition"),
         (("run", "--epsilon", "0"), "epsilon is 0.0; expected"),
+        (("run", "--epsilon", "one"), "epsilon is 'one'; expected a number above 0, or no-privacy"),
+        (("run", "--epsilon", "inf"), "written no-privacy"),
+        (("run", "--method", "./nowhere.py"), "nowhere.py: no such file"),
+        (("run", "--dataset", "digits", "--model", "softmax"), "there is no model 'softmax'"),
         (("run", "--delta", "1"), "delta is 1.0; expected"),
-        (("run", "--dataset", "digits", "--rounds", "0"), "rounds is 0; expected at least 1"),
+        (("run", "--dataset", "digits", "--rounds", "0"), "rounds is 0; expected a whole number, at least 1"),
         (("run", "--dataset", "digits", "--trust", "blind"), "there is no trust"),
         (("run", "--dataset", "digits", "--clients", "5000"), "use fewer clients"),
         (("run", "--dataset", "/nowhere/x.npz"), "x.npz"),
@@ -176,27 +177,57 @@ def test_partition_counts(tmp_path):
         (("frobnicate",), "No such command"),
     ],
 )
-def test_bad_input_is_one_clear_line(args, message):
-    done = run(*args)
+def test_bad_input_is_one_clear_line(args, message, capsys, monkeypatch):
+    done = run_here(capsys, monkeypatch, *args)
     assert done.returncode != 0
     assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
 
-def test_interrupt_leaves_no_broken_file(tmp_path):
-    process = subprocess.Popen(
-        [*COMMAND, "run", "--dataset", "fashion", "--rounds", "100000", "--epsilon", "1", "--out", str(tmp_path / "o")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(12)
-    process.send_signal(signal.SIGINT)
-    try:
-        _, errors = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 130, errors
-    assert "Traceback" not in errors
+def test_a_wrong_name_is_one_line_in_a_process_too():
+    done = run("run", "--method", "fedsofin")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and "did you mean 'fedsofim'?" in done.stderr
+
+
+def test_version_is_the_package_s(capsys, monkeypatch):
+    assert run_here(capsys, monkeypatch, "--version").stdout == f"fedsofim {fs.__version__}\n"
+
+
+def test_no_privacy_has_one_spelling(capsys, monkeypatch):
+    answer = json.loads(run_here(capsys, monkeypatch, "privacy", "--epsilon", "no-privacy", "--json").stdout)
+    assert answer["epsilon"] == "no-privacy"
+    assert answer["sigma_g"] == 0.0
+    assert "no-privacy" in run_here(capsys, monkeypatch, "privacy", "--epsilon", "no-privacy").stdout
+    refused = run_here(capsys, monkeypatch, "privacy", "--epsilon", "inf").stderr
+    assert "written no-privacy" in refused
+
+
+def test_an_interrupt_in_the_middle_of_a_run_leaves_no_broken_file(tmp_path):
+    """Waits for the progress bar to show rounds that are done, so it is certainly in the middle."""
+    watched, terminal = pty.openpty()
+    args = ["run", "--dataset", "digits", "--rounds", "10000000", "--epsilon", "1", "--out", str(tmp_path / "o")]
+    with subprocess.Popen([*COMMAND, *args], stdout=subprocess.DEVNULL, stderr=terminal) as process:
+        os.close(terminal)
+        shown = b""
+        try:
+            while b"0/10000000" not in shown.replace(b" 0/10000000", b""):
+                shown += os.read(watched, 4096)
+            process.send_signal(signal.SIGINT)
+            while more := _read(watched):
+                shown += more
+        finally:
+            process.kill()
+            os.close(watched)
+    assert process.returncode == 130, shown
+    assert b"Traceback" not in shown
     assert not (tmp_path / "o").exists() or not list((tmp_path / "o").iterdir())
+
+
+def _read(terminal: int) -> bytes:
+    """What was written to a terminal; nothing once its last writer is gone."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""

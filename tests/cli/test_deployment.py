@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import SMALL, begin, finish, make_node, make_nodes, policy_toml
 
 from fedsofim.cli.app import app as cli
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, save
 from fedsofim.deploy.server import Order
+from nodes import SMALL, begin, finish, make_node, make_nodes, policy_toml
 
 
 @pytest.fixture

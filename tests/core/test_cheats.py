@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedsofim.core.budget import Budget
+from fedsofim.core.method import Method
 from fedsofim.core.models import softmax_head
 from fedsofim.core.plan import make_plan
-from fedsofim.core.method import Method
 from fedsofim.errors import Refused
 
 
@@ -192,7 +192,7 @@ def priced(client):
         init=lambda params: jnp.int32(3),
         memory=lambda params: jnp.float32(0),
     )
-    return plan(method, softmax_head(), sizes=(7, 9), shape=(3,), classes=3, budget=Budget(1.0), rounds=5)
+    return make_plan(method, softmax_head(), sizes=(7, 9), shape=(3,), classes=3, budget=Budget(1.0), rounds=5)
 
 
 @pytest.mark.parametrize("cheat, message", CHEATS, ids=lambda v: getattr(v, "__name__", ""))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsofim.data import Dataset, load
-from fedsofim.data.partition import by_owner, dirichlet, iid, split, statistics
+from fedsofim.data.partition import by_owner, dirichlet, evenly, split, statistics
 from fedsofim.errors import InputError
 
 
@@ -32,16 +32,16 @@ def test_published_statistics_of_cifar10(shared):
 
 
 @pytest.mark.parametrize("clients", [1, 3, 20, 100])
-@pytest.mark.parametrize("alpha", [None, 5.0])
-def test_every_record_has_exactly_one_owner(clients, alpha):
+@pytest.mark.parametrize("how", [{"iid": True}, {"alpha": 5.0}])
+def test_every_record_has_exactly_one_owner(clients, how):
     data = load("digits")
-    parts = split(data, clients, alpha).parts
+    parts = split(data, clients, **how).parts
     assert len(parts) == clients
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(data.y_train)))
 
 
 def test_iid_sizes_differ_by_at_most_one():
-    sizes = [len(p) for p in iid(103, 10, 0)]
+    sizes = [len(p) for p in evenly(103, 10, 0)]
     assert max(sizes) - min(sizes) == 1
 
 

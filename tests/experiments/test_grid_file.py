@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedsofim.errors import InputError
-from fedsofim.experiments.grid import Partition, cells, read_dataset, resolved
+from fedsofim.experiments.grid import Partition, points, read_dataset, resolved
 from fedsofim.experiments.grid_file import read_experiment
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments"
@@ -60,7 +60,11 @@ def test_tuned_settings_are_entries_and_own_ones_win(tmp_path):
         ("epsilons = [1]\n" + GD, "datasets is missing"),
         (MINIMAL, "no entries"),
         (MINIMAL.replace("[1]", "[-1]") + GD, "epsilon is -1"),
-        (MINIMAL.replace("[1]", "['a']") + GD, "expected a list like [0.5, 1, 5]"),
+        (MINIMAL.replace("[1]", "['a']") + GD, "expected a number above 0, or no-privacy"),
+        (MINIMAL.replace("[1]", "[inf]") + GD, "a run without noise is fs.NO_PRIVACY, written no-privacy"),
+        (MINIMAL.replace("[1]", "[[1]]") + GD, "expected a list like [0.5, 1, 5]"),
+        (MINIMAL + "model = 'softmax'\n" + GD, "there is no model 'softmax'"),
+        (MINIMAL + "[methods.A]\nmethod = './nowhere.py'\n", "nowhere.py: no such file"),
         (MINIMAL.replace("[1]", "[1, 1]") + GD, "more than once"),
         (MINIMAL + "[methods.A]\nmethod = 'fedgb'\n", "did you mean 'fedgd'"),
         (MINIMAL + "[methods.A]\nmethod = 'fedgd'\nlrr = 1\n", "did you mean 'lr'"),
@@ -92,7 +96,7 @@ def test_every_experiment_of_the_project_reads(path):
 def test_equal_settings_of_budgets_stand_together(small):
     found = read_experiment(small)
     data = {"toy.npz": read_dataset("toy.npz", small.parent)}
-    todo = cells(found, data)
+    todo = points(found, data)
     assert len(todo) == 8
     assert len({c.id for c in todo}) == 8
     assert [c.seed for c in todo] == [0, 1] * 4

@@ -1,7 +1,5 @@
 """The search: on training records only, each stage as described, its winners a file that compare reads."""
 
-from contextlib import nullcontext
-
 import numpy as np
 import pytest
 
@@ -10,22 +8,18 @@ from fedsofim.errors import InputError
 from fedsofim.experiments import search_spaces
 from fedsofim.experiments.grid import read_dataset, resolved
 from fedsofim.experiments.grid_file import read_experiment
-from fedsofim.experiments.tuning import Search, held_out, stages, tune
-from fedsofim.methods import make, registry
-
-
-def quiet(label: str, total: int):
-    return nullcontext(None)
+from fedsofim.experiments.tuning import Search, held_out, search_settings, stages
+from fedsofim.methods import PUBLISHED, make
 
 
 def test_validation_records_come_from_the_training_records_and_leave_them(small):
-    whole = split(read_dataset("toy.npz", small.parent), 3, None, 1)
+    whole = split(read_dataset("toy.npz", small.parent), 3, seed=1, iid=True)
     part = held_out(whole, Search(holdout=0.2))
     rows = np.concatenate(part.parts)
     assert len(np.unique(rows)) == len(rows) == 720
     left = np.setdiff1d(np.arange(900), rows)
-    np.testing.assert_array_equal(part.data.x_test, whole.data.x_train[left])
-    np.testing.assert_array_equal(part.data.y_test, whole.data.y_train[left])
+    np.testing.assert_array_equal(part.dataset.x_test, whole.dataset.x_train[left])
+    np.testing.assert_array_equal(part.dataset.y_test, whole.dataset.y_train[left])
     for kept, all_of_it in zip(part.parts, whole.parts, strict=True):
         assert set(kept) < set(all_of_it)
 
@@ -46,11 +40,11 @@ def test_winners_are_a_file_that_compare_reads_and_the_search_resumes(small, tmp
     out = tmp_path / "tuned.toml"
     search = Search("grid", rounds=4)
     grids = {"DP-FedGD": {"lr": [0.01, 0.5, 2.0]}}
-    winners = tune(experiment, search, out, quiet, small.parent, grids)
+    winners = search_settings(experiment, search, out, small.parent, grids)
     assert [w.epsilon for w in winners] == [1.0, 10.0]
     trials = (tmp_path / "tuned.trials.jsonl").read_text()
     assert len(trials.splitlines()) == 6
-    assert tune(experiment, search, out, quiet, small.parent, grids) == winners
+    assert search_settings(experiment, search, out, small.parent, grids) == winners
     assert (tmp_path / "tuned.trials.jsonl").read_text() == trials
     (tmp_path / "use.toml").write_text('datasets = ["fashion"]\nepsilons = [1, 10]\ntuned = "tuned.toml"\n')
     entry = read_experiment(tmp_path / "use.toml").entries[0]
@@ -58,7 +52,7 @@ def test_winners_are_a_file_that_compare_reads_and_the_search_resumes(small, tmp
     assert "privacy cost of the search is not covered" in out.read_text()
 
 
-@pytest.mark.parametrize("name", sorted(registry()))
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_every_method_has_the_papers_two_stages_and_equal_trials_in_the_common_grid(name):
     coarse, fine = stages(Search("paper"), name, None)
     (common,) = stages(Search("common"), name, None)

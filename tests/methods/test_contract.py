@@ -7,9 +7,9 @@ import jax
 import numpy as np
 import pytest
 from dp_accounting import pld
-from method_helpers import TWO_LEAVES, blobs, final, planned
 
 from fedsofim.methods import make, presets, registry
+from method_helpers import TWO_LEAVES, blobs, final, planned
 
 METHODS = sorted(registry())
 UNEQUAL = blobs((1, 20, 7))

@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from method_helpers import blobs, final, gradients, start
 
-from fedsofim.core.mechanisms import Tree
 from fedsofim.core.door import Facts
+from fedsofim.core.mechanisms import Tree
 from fedsofim.core.method import Method, OneGradient, server_method
 from fedsofim.methods import adafedprox as prox_module
 from fedsofim.methods import fedavg as avg_module
@@ -24,9 +23,10 @@ from fedsofim.methods.fedgd import fedgd
 from fedsofim.methods.fedyogi import fedyogi
 from fedsofim.methods.ftrl import ftrl
 from fedsofim.methods.scaffold import scaffold
+from method_helpers import blobs, final, gradients, start
 
 DATA = blobs((9, 30, 14))
-FREE: dict[str, Any] = {"clip": math.inf}  # nothing is clipped; with budget None nothing is noisy either
+FREE: dict[str, Any] = {"clip": math.inf}  # nothing is clipped; without a budget nothing is noisy either
 
 
 def close(a: Any, b: Any) -> bool:
@@ -42,10 +42,10 @@ def test_one_local_step_is_gradient_descent_bit_for_bit():
 
 
 def test_the_general_path_at_one_step_is_gradient_descent():
-    reference = final(DATA, fedgd(lr=0.1), pool=False)
+    reference = final(DATA, fedgd(lr=0.1), apart=True)
     prox = prox_module.many_steps(1, 0.2, 0.5, 3.0)
     for method in (avg_module.many_steps(1, 0.2, 0.5), prox, scaffold(1, 0.2, 0.5)):
-        assert close(final(DATA, method, pool=False), reference)
+        assert close(final(DATA, method, apart=True), reference)
 
 
 def test_with_noise_scaffold_and_prox_at_one_step_are_fedavg():
@@ -138,7 +138,7 @@ def test_fedfc_is_a_plain_loop():
     theta, gamma = start(DATA), 0.5
     moment = np.zeros((len(theta), len(theta)))
     for part in DATA.parts:
-        x = np.concatenate([DATA.data.x_train[part], np.ones((len(part), 1))], axis=1).astype(np.float64)
+        x = np.concatenate([DATA.dataset.x_train[part], np.ones((len(part), 1))], axis=1).astype(np.float64)
         moment += x.T @ x / len(part) / 3
     inverse = np.linalg.inv(moment + gamma * np.eye(len(theta)))
     for _ in range(4):

@@ -1,9 +1,6 @@
-"""The passes in C++: equal to the definition in doubles, bit-equal to themselves, done without where they cannot be."""
+"""Clipped sums in C++: equal to the definition in doubles, and bit-equal to themselves."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -17,12 +14,11 @@ from fedsofim import native
 from fedsofim.core.queries import PerRecord, SoftmaxGradient
 from fedsofim.core.records import Records, in_blocks
 from fedsofim.core.release import client_sums
-from fedsofim.native import build
-from fedsofim.native.momentum import momentum_pass
+from fedsofim.core.release import fused as is_fused
 from fedsofim.native.sums import fits, fused_sums
 
-WHY_NOT = native.why_not("sums") or native.why_not("momentum")
-needs_compiler = pytest.mark.skipif(bool(WHY_NOT), reason=f"everything is left to XLA here: {WHY_NOT}")
+WHY_NOT = native.why_not("sums")
+needs_compiler = pytest.mark.skipif(bool(WHY_NOT), reason=f"it is left to XLA here: {WHY_NOT}")
 QUERY = SoftmaxGradient()
 
 
@@ -33,7 +29,7 @@ def problem(sizes, features=5, classes=3, seed=0, scale=1.0):
     x = scale * random.normal(size=(total, features))
     y = random.integers(0, classes, total)
     parts = np.split(np.arange(total), np.cumsum(sizes)[:-1])
-    laid = pack(x.astype(np.float32), y.astype(np.int32), parts)
+    laid = in_blocks(x.astype(np.float32), y.astype(np.int32), parts)
     weight = laid.weight * random.random(laid.weight.shape).astype(np.float32)
     thetas = (random.normal(size=(len(sizes), features + 1, classes)) / np.sqrt(features)).astype(np.float32)
     return jax.tree.map(jnp.asarray, laid._replace(weight=weight)), jnp.asarray(thetas)
@@ -54,8 +50,13 @@ def in_doubles(theta, records, clients, clip):
     return out
 
 
+def fused(theta, records, clients=1, clip=1.0):
+    """Each client's sum: at one theta (p+1, C) or at one for each client."""
+    return fused_sums(theta, *records, one_each=theta.ndim == 3, clients=clients, clip=clip)
+
+
 def sums(theta, records, clients=1, clip=1.0):
-    return jax.jit(lambda t, r: fused_sums(t, t.ndim == 3, r, clients, clip))(theta, records)
+    return jax.jit(partial(fused, clients=clients, clip=clip))(theta, records)
 
 
 SHAPES = {
@@ -88,12 +89,12 @@ def test_xla_gives_the_same(monkeypatch):
     records, thetas = problem((300, 17, 640), 64, 10)
     site = SimpleNamespace(query=QUERY, clip=2.0)
     for theta, batched in ((thetas[0], [False]), (thetas, [True])):
-        fused = client_sums(site, [theta], batched, records, 3)[0]  # type: ignore[arg-type]
+        ours = client_sums(site, [theta], batched, records, 3)[0]  # type: ignore[arg-type]
         with monkeypatch.context() as patch:
             patch.setenv(native.SWITCH, "0")
             plain = client_sums(site, [theta], batched, records, 3)[0]  # type: ignore[arg-type]
-        np.testing.assert_allclose(fused, plain, rtol=0, atol=1e-4)
-        assert not np.array_equal(fused, plain)  # or the switch does nothing
+        np.testing.assert_allclose(ours, plain, rtol=0, atol=1e-4)
+        assert not np.array_equal(ours, plain)  # or the switch does nothing
 
 
 @needs_compiler
@@ -118,9 +119,9 @@ def test_a_client_without_records_has_a_sum_of_zero():
 def test_many_thetas_at_once_are_each_alone(each):
     records, thetas = problem((50, 400), 6, 4)
     many = jnp.stack([s * (thetas if each else thetas[0]) for s in (0.0, 0.5, 1.0, 2.0, 3.0)])
-    together = jax.jit(jax.vmap(lambda t: fused_sums(t, each, records, 2, 1.0)))(many)
+    together = jax.jit(jax.vmap(lambda t: fused(t, records, 2)))(many)
     np.testing.assert_array_equal(together, jnp.stack([sums(t, records, 2) for t in many]))
-    program = str(jax.make_jaxpr(jax.vmap(lambda t: fused_sums(t, each, records, 2, 1.0)))(many))
+    program = str(jax.make_jaxpr(jax.vmap(lambda t: fused(t, records, 2)))(many))
     assert program.count("ffi_call[") == 1 and "scan" not in program  # one call, not five
 
 
@@ -128,7 +129,7 @@ def test_many_thetas_at_once_are_each_alone(each):
 def test_more_numbers_than_fit_a_slice_go_in_several():
     records, thetas = problem((60,), 100, 50)  # 5,050 numbers a theta, 12 of them to a slice
     many = jnp.stack([thetas[0] * s for s in range(30)])
-    together = jax.vmap(lambda t: fused_sums(t, False, records, 1, 1.0))(many)
+    together = jax.vmap(lambda t: fused(t, records))(many)
     np.testing.assert_array_equal(together, jnp.stack([sums(t, records) for t in many]))
 
 
@@ -137,7 +138,7 @@ def test_records_that_differ_by_setting():
     """Sampling in a sweep: every setting draws its own records."""
     records, thetas = problem((50, 40))
     weights = jnp.stack([records.weight * s for s in (0.0, 0.5, 1.0)])
-    found = jax.vmap(lambda w: fused_sums(thetas, True, records._replace(weight=w), 2, 1.0))(weights)
+    found = jax.vmap(lambda w: fused(thetas, records._replace(weight=w), 2))(weights)
     alone = [sums(thetas, records._replace(weight=w), 2) for w in weights]
     np.testing.assert_array_equal(found, jnp.stack(alone))
 
@@ -202,163 +203,8 @@ def test_only_the_head_in_single_precision_is_fused():
     records, thetas = problem((10,))
     theta = thetas[0]
     other, _, _ = PerRecord.trace(lambda x, y: x, records.x[0, 0], records.y[0, 0])
-    assert fits(QUERY, theta, records) == (not native.why_not())
-    assert not fits(QUERY, theta.astype(jnp.float64), records)
-    assert not fits(QUERY, theta, records._replace(x=records.x.astype(jnp.float64)))
-    assert not fits(other, theta, records)
-
-
-def test_the_switch_turns_it_off(monkeypatch):
-    monkeypatch.setenv(native.SWITCH, "0")
-    assert native.why_not() == "FEDSOFIM_NATIVE=0"
-
-
-# --- the server's momentum ----------------------------------------------------------------------------------
-
-
-def vectors(size, seed=0):
-    m, g = np.random.default_rng(seed).normal(size=(2, size)).astype(np.float32)
-    return jnp.asarray(m), jnp.asarray(g)
-
-
-@needs_compiler
-@pytest.mark.parametrize("size", [1, 31, 33, 2**13, 2**15 + 1, 2**18 + 77])
-@pytest.mark.parametrize("beta", [0.0, 0.9])
-def test_momentum_and_its_products(size, beta):
-    m, g = vectors(size)
-    new, square, along = jax.jit(momentum_pass)(m, g, beta)
-    wanted = float(np.float32(beta)) * np.asarray(m, float) + float(np.float32(1) - np.float32(beta)) * np.asarray(g)
-    np.testing.assert_allclose(new, wanted, atol=1e-6)
-    exact = np.asarray(new, float)
-    np.testing.assert_allclose(square, exact @ exact, rtol=2e-6)
-    np.testing.assert_allclose(along, exact @ np.asarray(g, float), rtol=2e-6, atol=2e-6 * size)
-
-
-@needs_compiler
-def test_a_long_sum_of_equal_numbers_does_not_drift():
-    """Their rounding errors all point one way."""
-    m = jnp.full(2**22 + 64, 1.1e-3, jnp.float32)
-    _, square, along = momentum_pass(m, m, 0.5)
-    exact = float(np.float32(1.1e-3)) ** 2 * m.size
-    np.testing.assert_allclose([float(square), float(along)], exact, rtol=1e-6)
-
-
-@needs_compiler
-def test_momentum_has_equal_bits_on_any_number_of_threads():
-    m, g = vectors(2**18 + 5)
-    first = jax.tree.map(np.asarray, momentum_pass(m, g, 0.9))
-    for _ in range(20):
-        for a, b in zip(momentum_pass(m, g, 0.9), first, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-@needs_compiler
-def test_momentum_is_written_where_it_was_only_if_nobody_else_needs_it():
-    m, g = vectors(20_000)
-    kept = np.asarray(m).copy()
-    momentum_pass(m, g, 0.9)
-    np.testing.assert_array_equal(m, kept)  # not given away
-    step = jax.jit(lambda m, g: momentum_pass(m, g, 0.9)[0], donate_argnums=0).lower(m, g).compile()
-    memory = step.memory_analysis()
-    assert memory is None or memory.temp_size_in_bytes < 4096  # given away: no second buffer
-
-
-@needs_compiler
-def test_momentum_of_many_settings_is_each_alone():
-    m, g = vectors(10_000)
-    betas = jnp.array([0.0, 0.5, 0.9], jnp.float32)
-    together = jax.vmap(lambda b: momentum_pass(m, g, b))(betas)
-    for i, beta in enumerate(betas):
-        for a, b in zip(together, momentum_pass(m, g, beta), strict=True):
-            np.testing.assert_array_equal(a[i], b)
-
-
-@needs_compiler
-def test_a_momentum_that_is_not_finite_shows_in_the_sums():
-    m, g = vectors(10_000)
-    _, square, along = momentum_pass(m.at[5].set(jnp.nan), g, 0.9)
-    assert np.isnan(square) and np.isnan(along)
-
-
-# --- building -----------------------------------------------------------------------------------------------
-
-
-def test_without_a_compiler_there_is_a_reason(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path))
-    monkeypatch.setenv("CXX", "a-compiler-that-is-not-there")
-    with pytest.raises(build.NotBuilt, match=r"no C\+\+ compiler: looked for a-compiler-that-is-not-there"):
-        build.library("sums")
-
-
-@needs_compiler
-def test_the_library_is_built_once(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path))
-    first = build.library("sums")
-    monkeypatch.setenv("CXX", "a-compiler-that-is-not-there")  # not needed any more
-    assert build.library("sums") == first
-    assert [p.name for p in (tmp_path / "native").iterdir()] == [first.name]
-
-
-@needs_compiler
-def test_code_that_does_not_compile_leaves_a_reason_and_no_files(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-DkLanes=("))
-    with pytest.raises(build.NotBuilt, match=r"failed: .*error"):
-        build.library("sums")
-    assert not list((tmp_path / "native").iterdir())
-
-
-def test_a_cache_that_cannot_be_written_is_a_reason(monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path / "file"))
-    with pytest.raises(build.NotBuilt, match="cannot write"):
-        build.library("sums")
-
-
-@needs_compiler
-def test_a_library_from_a_folder_that_others_can_write_is_not_loaded(monkeypatch, tmp_path):
-    monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path))
-    folder = build.library("sums").parent
-    folder.chmod(0o777)
-    with pytest.raises(build.NotBuilt, match="others can write"):
-        build.library("sums")
-    folder.chmod(0o755)
-    assert build.library("sums").exists()
-
-
-def test_other_sources_or_processors_are_another_library(monkeypatch):
-    sums, momentum_pass = (Path(build.__file__).with_name(name) for name in ("sums.cc", "momentum.cc"))
-    before = build.fingerprint(sums)
-    assert build.fingerprint(sums) == before != build.fingerprint(momentum_pass)
-    monkeypatch.setattr(build, "_processor", lambda: "another one")
-    assert build.fingerprint(sums) != before
-
-
-def test_a_machine_without_a_compiler_trains_all_the_same(tmp_path):
-    code = (
-        "import fedsofim as fs; from fedsofim import native;"
-        "data = fs.split(fs.load('digits'), clients=3, alpha=None);"
-        "run = fs.train(data, fs.fedsofim(), fs.Budget(5.0), rounds=2);"
-        "print(native.why_not(), run.final_accuracy)"
-    )
-    environment = os.environ | {"CXX": "a-compiler-that-is-not-there", "FEDSOFIM_CACHE": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("no C++ compiler") and done.stderr == ""
-
-
-@needs_compiler
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_a_thread_that_comes_late_touches_nothing_that_is_gone(sanitizer, tmp_path):
-    program, source = tmp_path / "late", Path(__file__).with_name("late_helpers.cc")
-    flags = ["-std=gnu++17", "-O1", "-march=native", "-pthread", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
-    folders = ["-I", str(Path(native.__file__).parent), "-I", jax.ffi.include_dir()]
-    command = [build.compiler(), str(source), *folders, *flags, "-o", str(program)]
-    built = subprocess.run(command, capture_output=True, text=True)
-    if built.returncode != 0 and "cannot find" in built.stderr:
-        pytest.skip(f"no library for -fsanitize={sanitizer} here")
-    assert built.returncode == 0, built.stderr
-    done = subprocess.run([str(program)], capture_output=True, text=True)
-    if "unexpected memory mapping" in done.stderr:
-        pytest.skip("this kernel spreads addresses wider than the compiler's sanitizer knows")
-    assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr
+    wide = records._replace(x=records.x.astype(jnp.float64))
+    assert is_fused(QUERY, [theta], records) == fits(theta, records.x, records.weight) == (not native.why_not())
+    assert not is_fused(QUERY, [theta.astype(jnp.float64)], records)
+    assert not is_fused(QUERY, [theta], wide) and not fits(theta, wide.x, wide.weight)
+    assert not is_fused(other, [theta], records)

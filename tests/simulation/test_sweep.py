@@ -1,9 +1,7 @@
 """A sweep over seeds: the same runs as one seed at a time, side by side in one program."""
 
 import gc
-import importlib
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +10,8 @@ from fedsofim import Budget
 from fedsofim.core.plan import Weights
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import split
-from fedsofim.simulation import sweep
+from fedsofim.simulation import simulator, sweep
 from fedsofim.simulation.training import plan_for
-
-simulate: Any = importlib.import_module("fedsofim.simulation.simulator")  # the module: its name is also a function's
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +19,14 @@ def data():
     random = np.random.default_rng(0)
     y = np.arange(240) % 3
     x = random.normal(size=(240, 4)) + 2 * np.eye(3, 4)[y]
-    return split(Dataset.of("toy", x_train=x, y_train=y, x_test=x, y_test=y), 3, None, 1)
+    return split(Dataset.of("toy", x_train=x, y_train=y, x_test=x, y_test=y), 3, seed=1, iid=True)
 
 
 @pytest.mark.parametrize("name", ["fedsofim", "fedavg", "fedfc"])  # pooled, local steps, a one-shot release
 def test_seeds_side_by_side_are_the_seeds_one_by_one(name, data):
     settings = [{"lr": 0.1}, {"lr": 0.5}] if name != "fedavg" else [{"client_lr": 0.1}, {"client_lr": 0.5}]
-    together = sweep.scores(data, name, settings, Budget(2.0), 3, (0, 7))
-    apart = [sweep.score(data, name, settings, Budget(2.0), 3, seed) for seed in (0, 7)]
+    together = sweep.scores(data, name, settings, Budget(2.0), 3, seeds=(0, 7))
+    apart = [sweep.score(data, name, settings, Budget(2.0), 3, seed=seed) for seed in (0, 7)]
     assert together.shape == (2, 2)
     np.testing.assert_allclose(together.T, apart, atol=1.0)  # float sums in another order may move a record or two
     assert not np.array_equal(together[:, 0], together[:, 1])
@@ -39,8 +35,8 @@ def test_seeds_side_by_side_are_the_seeds_one_by_one(name, data):
 def test_a_grid_lays_its_records_out_once(data, monkeypatch):
     """And forgets them with the split they are of."""
     made = []
-    monkeypatch.setattr(simulate, "layout", lambda *a, real=simulate.layout: made.append(a) or real(*a))
-    fixed, numbers, hyper = sweep.parts({"lr": 0.1})
+    monkeypatch.setattr(simulator, "layout", lambda *a, real=simulator.layout: made.append(a) or real(*a))
+    fixed, numbers, hyper = sweep.parts({"lr": 0.1}, "fedgd")
 
     def run(mine, weights: Weights = "uniform"):
         plan = plan_for(mine, sweep.sweepable("fedgd", fixed, numbers), Budget(2.0), 2, weights=weights)
@@ -63,5 +59,5 @@ def test_a_grid_lays_its_records_out_once(data, monkeypatch):
 def test_batches_are_even(data, monkeypatch):
     monkeypatch.setattr(sweep, "_NUMBERS", 3 * 240 * 3)  # three runs at a time
     assert sweep.batch_width(4, 240 * 3) == 2
-    found = sweep.scores(data, "fedgd", [{"lr": v} for v in (0.1, 0.2, 0.3, 0.4, 0.5)], Budget(2.0), 2, (0,))
+    found = sweep.scores(data, "fedgd", [{"lr": v} for v in (0.1, 0.2, 0.3, 0.4, 0.5)], Budget(2.0), 2, seeds=(0,))
     assert np.isfinite(found).all() and found.shape == (5, 1)

@@ -1,5 +1,6 @@
 """Small data, a two-leaf model and plain gradients, shared by the tests of the methods."""
 
+import math
 from typing import Any
 
 import jax
@@ -7,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedsofim.core.budget import Budget
+from fedsofim.core.budget import budget_of, stated
+from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.plan import Plan
-from fedsofim.core.method import Method
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split
 from fedsofim.simulation.simulator import simulate
@@ -46,22 +47,22 @@ def two_leaf_head() -> Model:
 TWO_LEAVES = two_leaf_head()
 
 
-def planned(data: Split, method: Method, epsilon: float | None, rounds: int = 4, **more: Any) -> Plan:
-    return plan_for(data, method, None if epsilon is None else Budget(epsilon, 1e-5), rounds, **more)
+def planned(data: Split, method: Method, epsilon: float, rounds: int = 4, **more: Any) -> Plan:
+    return plan_for(data, method, budget_of(stated(epsilon), 1e-5), rounds, **more)
 
 
 def final(
     data: Split,
     method: Method,
-    epsilon: float | None = None,
+    epsilon: float = math.inf,
     rounds: int = 4,
     *,
     seed: int = 0,
-    pool: bool = True,
+    apart: bool = False,
     **more: Any,
 ) -> Any:
     """Parameters after the run."""
-    return simulate(planned(data, method, epsilon, rounds, **more), data, seed, every=rounds, pool=pool)[0]
+    return simulate(planned(data, method, epsilon, rounds, **more), data, seed, every=rounds, apart=apart)[0]
 
 
 def start(data: Split, seed: int = 0) -> np.ndarray:

@@ -1,11 +1,26 @@
-"""`fedsofim compare`, `tune` and `report`: grids of runs, searches for settings, and what people read."""
+"""`fedsofim demo`, `compare`, `tune` and `report`: grids of runs, searches for settings, and what people read.
+
+What draws and tests statistically is imported where it is used: it is slow to import.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fedsofim.core.budget import in_words
+
 File = Annotated[Path, typer.Argument(help="An experiment in TOML; see experiments/.")]
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the table, plot and report.")] = Path("demo"),
+    seeds: Annotated[int, typer.Option(help="Runs per cell.")] = 3,
+) -> None:
+    """DP-FedSOFIM against DP-FedGD under the same budgets, on 60,000 real records shipped inside."""
+    from fedsofim.experiments.demo import run_demo
+
+    run_demo(out, seeds)
 
 
 def compare(
@@ -13,13 +28,12 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Folder for the rows; default runs/NAME.")] = None,
 ) -> None:
     """Run a grid of methods, budgets, seeds, datasets and partitions. Stopped? The same command goes on."""
-    from fedsofim.cli.app import bar
     from fedsofim.experiments.grid_file import read_experiment
     from fedsofim.experiments.runner import run_experiment
 
     described = read_experiment(experiment)
     out = out or Path("runs") / described.name
-    done = run_experiment(described, out, bar, experiment.parent)
+    done = run_experiment(described, out, experiment.parent)
     print(f"{done} runs done now, all of them in {out}/runs.jsonl; next: fedsofim report {out}")
 
 
@@ -36,15 +50,14 @@ def tune(
     holdout: Annotated[float, typer.Option(help="Share of each client's training records to score on.")] = 0.1,
 ) -> None:
     """Search every method's settings on records held out of the training set. The test set is never read."""
-    from fedsofim.cli.app import bar
     from fedsofim.experiments.grid_file import read_experiment, read_toml
-    from fedsofim.experiments.tuning import NOT_COVERED, Search
-    from fedsofim.experiments.tuning import tune as search_all
+    from fedsofim.experiments.tuning import NOT_COVERED, Search, search_settings
 
     search = Search(strategy, rounds, seed, holdout, trials)
     grids = {k: v.get("search") for k, v in read_toml(experiment).get("methods", {}).items()}
-    for w in search_all(read_experiment(experiment), search, out, bar, experiment.parent, grids):
-        print(f"{w.entry.label}, epsilon {w.epsilon:g}: {w.accuracy:.2f} % on validation records, {w.settings}")
+    for w in search_settings(read_experiment(experiment), search, out, experiment.parent, grids):
+        found = f"{w.accuracy:.2f} % on validation records, {w.settings}"
+        print(f"{w.entry.label}, epsilon {in_words(w.epsilon)}: {found}")
     print(f"wrote {out}. {NOT_COVERED}")
 
 
@@ -57,9 +70,3 @@ def report(
 
     write_report(folder, published)
     print(f"wrote {folder}/report.html, rows.csv, tables/, figures/")
-
-
-def register(app: typer.Typer) -> None:
-    """Add these commands to the command line."""
-    for command in (compare, tune, report):
-        app.command()(command)

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from fedsofim.data.extraction import Extractor, extract, extractor
-from fedsofim.data.image_sources import public_images, read_images
-from fedsofim.data.images import Images
+from fedsofim.data.extraction import extract, extractor
+from fedsofim.data.image_sources import read_images
 from fedsofim.data.npz import read_arrays
-from fedsofim.data.public_statistics import public_stats, save_stats
+from fedsofim.data.public_statistics import write_public_stats
 from fedsofim.errors import InputError
 
 
@@ -33,30 +31,6 @@ def features(
     except InputError as problem:
         typer.echo(f"error: {problem}", err=True)
         raise typer.Exit(2) from None
-
-
-def write_public_stats(private: Images, using: Extractor, public: Path, out: Path, batch: int = 64) -> Path:
-    """Statistics of public images' features, saved beside the private ones as `<out>.stats.npz`."""
-    images = public_images(public)
-    refuse_overlap(private, images, public)
-    batches = [using.run(images[start : start + batch]) for start in range(0, len(images), batch)]
-    target = out.with_suffix(".stats.npz")
-    save_stats(target, public_stats(np.concatenate(batches)))
-    return target
-
-
-def refuse_overlap(private: Images, public: np.ndarray, origin: Path) -> None:
-    """Statistics of images that are also training records would not be public."""
-    pictures = private.parts["train"][0]
-    if pictures.shape[1:] != public.shape[1:]:
-        return
-    shared = len({image.tobytes() for image in pictures} & {image.tobytes() for image in public})
-    if shared:
-        raise InputError(
-            f"{origin}: {shared} of its images are training records of {private.name}; statistics over "
-            "them are not "
-            "public. Use other images"
-        )
 
 
 def _shape(out: Path) -> str:

@@ -1,4 +1,4 @@
-"""What a method releases and keeps, read off its own program rather than from a description."""
+"""What every method releases and keeps, read off its own program rather than from a description."""
 
 import inspect
 import math
@@ -8,15 +8,20 @@ import jax
 
 from fedsofim import methods
 from fedsofim.core.budget import Budget
+from fedsofim.core.method import Method
 from fedsofim.core.models import softmax_head
-from fedsofim.core.programs import input_shapes
+from fedsofim.core.plan import make_plan
+from fedsofim.core.programs import Public, input_shapes
 from fedsofim.core.summary import privacy_summary
+from fedsofim.errors import InputError
 
 _FEATURES, _CLASSES = 64, 10
+_PUBLIC = Public(shape=(_FEATURES,), classes=_CLASSES, blocks=(1, 1), clients=20, rounds=70, clip=10.0)
 
 
 def describe_all() -> list[dict[str, Any]]:
-    return [describe(name) for name in methods.registry()]
+    """Every method known by name; a stranger's that does not work says so and spoils nothing."""
+    return [describe(name) if name in methods.PUBLISHED else _guarded(name) for name in methods.names()]
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -26,7 +31,7 @@ def describe(name: str) -> dict[str, Any]:
     70
     """
     method = methods.make(name)
-    priced = plan(
+    plan = make_plan(
         method, softmax_head(), sizes=[100] * 20, shape=(_FEATURES,), classes=_CLASSES, budget=Budget(1.0), rounds=70
     )
     return {
@@ -34,14 +39,22 @@ def describe(name: str) -> dict[str, Any]:
         "about": (inspect.getdoc(methods.factory(name)) or "").split("\n")[0],
         "parameters": methods.parameters(name),
         "presets": sorted(methods.presets(name)),
-        "ledger": privacy_summary(priced)["ledger"],
+        "ledger": privacy_summary(plan)["ledger"],
         "memory": _memory(method),
     }
 
 
-def _memory(method: Any) -> str:
+def _guarded(name: str) -> dict[str, Any]:
+    try:
+        return describe(name)
+    except InputError as error:
+        nothing = {"parameters": {}, "presets": [], "ledger": [], "memory": "unknown"}
+        return {"name": name, "about": f"cannot be used: {error}", **nothing}
+
+
+def _memory(method: Method) -> str:
     """Numbers a client holds beside its records: what it keeps between rounds, and what it forms to answer."""
-    inputs = input_shapes(method, softmax_head(), (_FEATURES,), _CLASSES, (1, 1))
+    inputs = input_shapes(method, softmax_head(), _PUBLIC)
     kept = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(inputs.memory))
     dim = (_FEATURES + 1) * _CLASSES
     words = f"{kept // dim}·d kept" if kept else "nothing kept"

@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fedsofim.core.budget import WITHOUT, in_words
 from fedsofim.data.partition import Split, Statistics
-from fedsofim.files import write_whole
+from fedsofim.files import write_text
 
 out = Console(soft_wrap=True)
 
@@ -36,8 +37,9 @@ def prices(summary: dict[str, Any]) -> None:
         table.add_row(c["what"], str(c["releases"]), cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
     out.print(table)
     mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
-    spent = f"epsilon = {_number(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
-    out.print(f"{spent} (replace one record, {summary['trust']} trust)")
+    spent = f"epsilon = {in_words(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
+    bare = summary["epsilon"] == WITHOUT
+    out.print(f"{WITHOUT}: nothing is promised" if bare else f"{spent} (replace one record, {summary['trust']} trust)")
     std = summary.get("noise_std")
     noise = "" if std is None else f", noise per coordinate of the average = {std:.6g}"
     out.print(f"sigma_g = {summary['sigma_g']:.4f} (paper's convention){noise}")
@@ -57,28 +59,28 @@ def methods(described: list[dict[str, Any]]) -> None:
             out.print(f"    presets: {', '.join(m['presets'])}", highlight=False)
 
 
-def split(data: Split, stats: Statistics) -> None:
+def split(dealt: Split, stats: Statistics) -> None:
     table = Table(
-        title=f"{split.dataset.name}: {data.description}; records per client and class", box=None, padding=(0, 1, 0, 0)
+        title=f"{dealt.dataset.name}: {dealt.description}; records per client and class", box=None, padding=(0, 1, 0, 0)
     )
     for name in ("client", *map(str, range(stats.counts.shape[1])), "total", "KL", "absent"):
         table.add_column(name, justify="right", no_wrap=True)
     for i, row in enumerate(stats.counts):
         table.add_row(str(i), *map(str, row), str(row.sum()), f"{stats.kl[i]:.3f}", str(stats.absent[i]))
     out.print(table)
-    s = split_summary(data, stats)
+    s = split_summary(dealt, stats)
     out.print(
         f"sizes {s['smallest']}..{s['largest']} (mean {s['mean_size']:.1f}, std {s['std_size']:.1f}); KL from uniform: "
         f"mean {s['mean_kl']:.3f}, max {s['max_kl']:.3f}; absent classes: mean {s['mean_absent']:.2f}"
     )
 
 
-def split_summary(data: Split, stats: Statistics) -> dict[str, Any]:
+def split_summary(dealt: Split, stats: Statistics) -> dict[str, Any]:
     """A split's statistics as plain data."""
     sizes = stats.sizes
     return {
-        "dataset": split.dataset.name,
-        "partition": data.description,
+        "dataset": dealt.dataset.name,
+        "partition": dealt.description,
         "clients": len(sizes),
         "counts": stats.counts.tolist(),
         "smallest": int(sizes.min()),
@@ -99,8 +101,4 @@ def write_counts(stats: Statistics, path: Path) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["client", *(f"class{c}" for c in range(stats.counts.shape[1])), "total"])
     writer.writerows([i, *row, row.sum()] for i, row in enumerate(stats.counts))
-    write_whole(path, lambda file: file.write(text.getvalue().encode()))
-
-
-def _number(value: float | None) -> str:
-    return "infinite (no guarantee)" if value is None or value == float("inf") else f"{value:.6g}"
+    write_text(path, text.getvalue())

@@ -22,7 +22,7 @@ class Budget:
     def __post_init__(self) -> None:
         if (self.epsilon, self.delta) == (math.inf, 0.0):
             return  # NO_PRIVACY, below
-        check_positive("epsilon", self.epsilon, f"; for a run without noise use fs.NO_PRIVACY ({WITHOUT})")
+        check_positive("epsilon", self.epsilon, f"; a run without noise is fs.NO_PRIVACY, written {WITHOUT}")
         check_probability("delta", self.delta)
 
     @property

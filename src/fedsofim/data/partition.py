@@ -65,7 +65,8 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> tupl
     """
     if not is_number(alpha) or not alpha > 0:
         raise InputError(
-            f"alpha is {alpha!r}; expected a number above 0 (small: few classes per client); for even parts use iid=True"
+            f"alpha is {alpha!r}; expected a number above 0 (small: few classes per client); "
+            "for even parts use iid=True"
         )
     random = np.random.RandomState(seed)
     parts: list[list[np.ndarray]] = [[] for _ in range(clients)]

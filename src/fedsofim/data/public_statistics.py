@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from fedsofim.data.dataset import Dataset
+from fedsofim.data.extraction import Extractor
+from fedsofim.data.image_sources import public_images
+from fedsofim.data.images import Images
 from fedsofim.data.npz import read_arrays, save_npz
 from fedsofim.errors import InputError
 
@@ -50,6 +53,30 @@ def load_stats(path: str | Path) -> PublicStats:
     if missing:
         raise InputError(f"{path}: no array {', '.join(missing)}; expected mean, std, cov, count of public features")
     return PublicStats(arrays["mean"], arrays["std"], arrays["cov"], int(arrays["count"]))
+
+
+def write_public_stats(private: Images, using: Extractor, public: Path, out: Path, batch: int = 64) -> Path:
+    """Statistics of public images' features, saved beside the private ones as `<out>.stats.npz`."""
+    images = public_images(public)
+    refuse_overlap(private, images, public)
+    batches = [using.run(images[start : start + batch]) for start in range(0, len(images), batch)]
+    target = out.with_suffix(".stats.npz")
+    save_stats(target, public_stats(np.concatenate(batches)))
+    return target
+
+
+def refuse_overlap(private: Images, public: np.ndarray, origin: Path) -> None:
+    """Statistics of images that are also training records would not be public."""
+    pictures = private.parts["train"][0]
+    if pictures.shape[1:] != public.shape[1:]:
+        return
+    shared = len({image.tobytes() for image in pictures} & {image.tobytes() for image in public})
+    if shared:
+        raise InputError(
+            f"{origin}: {shared} of its images are training records of {private.name}; statistics over "
+            "them are not "
+            "public. Use other images"
+        )
 
 
 def standardize_public(dataset: Dataset, stats: PublicStats | str | Path, *, whiten: bool = False) -> Dataset:

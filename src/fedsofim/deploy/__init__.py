@@ -1,6 +1,7 @@
-"""Deployment on Flower: the same methods in a federation of machines, each of which keeps its own budget.
+"""Deployment: the same methods in a federation of machines, each of which keeps its own budget.
 
-Without Flower: policy.py, account.py (the ledger on disk), noise.py, execute.py, wire.py, node.py, server.py,
-certificate.py. With it: messages.py, client_app.py, server_app.py, strategy.py, pinned.py. Around it:
-credentials.py, federation.py, processes.py and the command line.
+At a node: policy (what its operator allows), lines and account (the ledger on disk), noise, execute, secure_sum, pricing,
+holding (which requests it has), node. At the coordinator: order (what is to be trained, and how), clients, job_state,
+uploads, server, checkpoint. Between them: wire. Afterwards: certificate. Around it: address, credentials, handout (the
+folders that `federation init` writes), workers, processes, following, demo. Only flower/ imports Flower.
 """

@@ -7,18 +7,17 @@ little. Jobs, runs, servers and restarts share the one file.
 
 import contextlib
 import json
-import math
 import os
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedsofim.core.accounting import Charge, spent
-from fedsofim.deploy.noise import slack
+from fedsofim.core.phase import Phase
+from fedsofim.deploy.lines import Line, within_cap
 from fedsofim.errors import InputError, Refused
 
 _SCHEMA = """
@@ -34,30 +33,17 @@ CREATE TABLE IF NOT EXISTS charges (
     weight REAL NOT NULL, sample REAL NOT NULL, coordinates INTEGER NOT NULL);
 """
 _FORMAT = "1"
-_ROUNDING = 1e-6  # relative: a run calibrated to exactly the cap adds up to it only within float rounding
 _REPLIES_KEPT = 3  # of a job: a server that resumes goes back one round at most
 
 
-class Line(NamedTuple):
-    """One release site of one ask, priced: what the ledger keeps for ever."""
-
-    label: str
-    clip: float
-    ratio: float  # L2 sensitivity over clip
-    multiplier: float  # noise std over clip
-    releases: int
-    weight: float  # in independent releases at that multiplier
-    sample: float
-    coordinates: int
-
-
-class Ask(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Ask:
     """What one request is about, for the ledger."""
 
     job: str
     terms: str  # the job as JSON
     data: str  # fingerprint of the records
-    phase: str
+    phase: Phase
     round: int
     digest: str  # of everything asked
     in_order: bool  # must rounds come one after another, each with one question only?
@@ -112,7 +98,7 @@ class Account:
         if found != _FORMAT:
             raise InputError(f"{self.path}: a ledger of format {found}; this version reads {_FORMAT}")
 
-    def open_ask(self, ask: Ask, lines: Sequence[Line], epsilon: float, delta: float, fresh_secret: bytes) -> Opened:
+    def open_ask(self, ask: Ask, lines: Sequence[Line], *, cap: float, delta: float, fresh_secret: bytes) -> Opened:
         """Charge a request, on disk, or refuse it; a question already answered is answered again for free."""
         with self._open(write=True) as db:
             secret = _job(db, ask, fresh_secret)
@@ -126,7 +112,7 @@ class Account:
                     return Opened(number, secret, reply)
             if ask.in_order:
                 _check_order(db, ask, only_question=len(same) == len(before))
-            _within_cap(_lines(db), lines, epsilon, delta)
+            within_cap(_lines(db), lines, cap, delta)
             number = _insert(db, ask, lines)
         return Opened(number, secret, None)
 
@@ -150,10 +136,16 @@ class Account:
             ).fetchone()
         return row[0] if row else None
 
-    def check(self, lines: Sequence[Line], epsilon: float, delta: float) -> float:
+    def has_answered(self, digest: str) -> bool:
+        """Is the reply to this question stored? Then asking it again is free."""
+        with self._open(write=True) as db:
+            query = "SELECT EXISTS (SELECT 1 FROM asks WHERE digest=? AND reply IS NOT NULL)"
+            return bool(db.execute(query, (digest,)).fetchone()[0])
+
+    def check(self, lines: Sequence[Line], *, cap: float, delta: float) -> float:
         """The epsilon spent once these are added; Refused above the cap. Nothing is written."""
         with self._open(write=True) as db:
-            return _within_cap(_lines(db), lines, epsilon, delta)
+            return within_cap(_lines(db), lines, cap, delta)
 
     def create(self) -> None:
         """An empty ledger, if there is none yet."""
@@ -178,50 +170,6 @@ class Account:
         """Each job's terms, oldest first."""
         with self._open() as db:
             return {job: json.loads(terms) for job, terms in db.execute("SELECT job, terms FROM jobs ORDER BY began")}
-
-
-# --- prices -------------------------------------------------------------------------------------------------
-
-
-def epsilon_of_lines(lines: Sequence[Line], delta: float) -> float:
-    """Composed epsilon at delta of everything in a ledger, less the sampler's slack; 0 for an empty one."""
-    if not lines:
-        return 0.0
-    left = delta - sum(line.releases * slack(line.coordinates) for line in lines)
-    if left <= 0:
-        return math.inf
-    charges, multipliers = _as_charges(lines)
-    return spent(charges, multipliers, left)
-
-
-def _as_charges(lines: Sequence[Line]) -> tuple[list[Charge], dict[int, float]]:
-    """Like lines added up: one charge for each kind of release."""
-    kinds: dict[tuple, list[float]] = {}
-    for line in lines:
-        each = line.weight / line.releases
-        total = kinds.setdefault((line.ratio, line.multiplier, each, line.sample), [0, 0.0])
-        total[0] += line.releases
-        total[1] += line.weight
-    charges, multipliers = [], {}
-    for site, ((ratio, multiplier, _, sample), (releases, weight)) in enumerate(kinds.items()):
-        charges.append(Charge(site, "", 1.0, ratio, int(releases), weight, sample))
-        multipliers[site] = multiplier
-    return charges, multipliers
-
-
-def _within_cap(before: Sequence[Line], more: Sequence[Line], cap: float, delta: float) -> float:
-    after = epsilon_of_lines([*before, *more], delta)
-    if not after <= cap * (1 + _ROUNDING):
-        raise Refused(
-            f"it would bring the epsilon spent on this node's data from {epsilon_of_lines(before, delta):.6g} to "
-            f"{after:.6g}, above the cap of {cap:g} (delta {delta:g})"
-        )
-    return after
-
-
-def finite(value: float) -> float | None:
-    """A number as JSON has it; None means without bound."""
-    return value if math.isfinite(value) else None
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -257,18 +205,19 @@ def _insert(db: sqlite3.Connection, ask: Ask, lines: Sequence[Line]) -> int:
         (ask.job, ask.phase, ask.round, ask.digest, time.time()),
     )
     number = int(cursor.lastrowid or 0)
-    db.executemany("INSERT INTO charges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [(number, *line) for line in lines])
+    db.executemany("INSERT INTO charges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [(number, *astuple(line)) for line in lines])
     return number
 
 
 def _charges(db: sqlite3.Connection, through: int | None = None) -> list[tuple[int, str, Line]]:
-    fields = ", ".join(f"charges.{name}" for name in Line._fields)
+    columns = [f.name for f in fields(Line)]
+    wanted = ", ".join(f"charges.{name}" for name in columns)
     rows = db.execute(
-        f"SELECT charges.id, asks.job, {fields} FROM charges JOIN asks ON charges.ask = asks.id "
+        f"SELECT charges.id, asks.job, {wanted} FROM charges JOIN asks ON charges.ask = asks.id "
         "WHERE ? IS NULL OR charges.id <= ? ORDER BY charges.id",
         (through, through),
     )
-    return [(number, job, Line(*rest)) for number, job, *rest in rows]
+    return [(number, job, Line(**dict(zip(columns, rest, strict=True)))) for number, job, *rest in rows]
 
 
 def _lines(db: sqlite3.Connection) -> list[Line]:

@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedsofim.deploy.account import Account, Line, epsilon_of_lines, finite
+from fedsofim.core.budget import WITHOUT, epsilon_stated, stated
+from fedsofim.deploy.account import Account
+from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.policy import Policy
-from fedsofim.errors import InputError
-from fedsofim.files import write_whole
+from fedsofim.errors import InputError, is_number
+from fedsofim.files import write_text
 
 ACCOUNTING = (
     "record level, replace-one; releases of Gaussian noise on L2-clipped sums compose exactly (Gaussian differential "
@@ -26,7 +28,7 @@ def statement(policy: Policy) -> dict[str, Any]:
     """A node's account of its whole ledger, as plain data."""
     account = Account(policy.ledger)
     account.create()
-    return account_of(account, account.last(), policy.delta) | {"cap": finite(policy.epsilon)}
+    return account_of(account, account.last(), policy.delta) | {"cap": stated(policy.epsilon)}
 
 
 def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
@@ -40,7 +42,7 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
                 "job": job,
                 "method": terms[job]["method"],
                 "rounds_planned": terms[job]["rounds"],
-                "epsilon": finite(epsilon_of_lines(lines, delta)),
+                "epsilon": stated(epsilon_of_lines(lines, delta)),
                 "released": _summed(lines),
             }
         )
@@ -48,7 +50,7 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
         "ledger": account.identity(),
         "through": through,
         "delta": delta,
-        "epsilon": finite(epsilon_of_lines([line for _, line in entries], delta)),
+        "epsilon": stated(epsilon_of_lines([line for _, line in entries], delta)),
         "jobs": jobs,
     }
 
@@ -75,8 +77,8 @@ def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
     ]
 
 
-def certificate(job: str, statements: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The statements of a job's nodes, by name, under the accounting they were made by."""
+def document_of(job: str, statements: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The certificate of a job: the statements of its nodes, by name, under the accounting they were made by."""
     return {
         "certificate": 1,
         "job": job,
@@ -89,8 +91,8 @@ def write(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
     """certificate.json for machines and certificate.txt for people."""
     folder.mkdir(parents=True, exist_ok=True)
     machine, people = folder / "certificate.json", folder / "certificate.txt"
-    write_whole(machine, lambda f: f.write(json.dumps(document, indent=2).encode()))
-    write_whole(people, lambda f: f.write(readable(document).encode()))
+    write_text(machine, json.dumps(document, indent=2))
+    write_text(people, readable(document))
     return machine, people
 
 
@@ -100,11 +102,11 @@ def readable(document: Mapping[str, Any]) -> str:
     for name, s in sorted(document["clients"].items()):
         if "epsilon" not in s:
             raise InputError(f"the statement of {name} is damaged: it states no epsilon")
-        cap = f", cap {s['cap']:g}" if s.get("cap") is not None else ""
-        lines.append(f"{name}: epsilon {_words(s['epsilon'])} at delta {s['delta']:g} over the life of its data{cap}")
+        cap = f", cap {s['cap']:g}" if s.get("cap", WITHOUT) != WITHOUT else ""
+        lines.append(f"{name}: {_cost(s['epsilon'], s['delta'])} over the life of its data{cap}")
         for job in s["jobs"]:
             mark = "this job" if job["job"] == document["job"] else "another job"
-            lines.append(f"  {job['method']} ({mark}, {job['job'][:8]}): epsilon {_words(job['epsilon'])} by itself")
+            lines.append(f"  {job['method']} ({mark}, {job['job'][:8]}): {_cost(job['epsilon'])} by itself")
             lines += [
                 f"    {r['releases']} x {r['what']}: sum clipped at {r['clip']:g} per record, noise std "
                 f"{r['multiplier'] * r['clip']:.6g} (multiplier {r['multiplier']:.6g})"
@@ -116,8 +118,12 @@ def readable(document: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _words(epsilon: float | None) -> str:
-    return "without bound (no noise)" if epsilon is None else f"{epsilon:.6g}"
+def _cost(epsilon: float | str, delta: float | None = None) -> str:
+    """An epsilon with what it is one of, or that there is none."""
+    value = epsilon_stated(epsilon)
+    if value == math.inf:
+        return WITHOUT
+    return f"epsilon {value:.6g}" + (f" at delta {delta:g}" if delta is not None else "")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -130,8 +136,8 @@ def read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a certificate ({error})") from error
     if not sane:
         raise InputError(f"{path}: a certificate of another version")
-    for name, stated in document["clients"].items():
-        if not sound(stated):
+    for name, claimed in document["clients"].items():
+        if not sound(claimed):
             raise InputError(f"{path}: the statement of {name} is damaged")
     return document
 
@@ -142,23 +148,25 @@ def sound(statement: Mapping[str, Any]) -> bool:
         jobs = statement["jobs"]
         numbers = [statement["through"], statement["delta"], *(r["releases"] for job in jobs for r in job["released"])]
         texts = [statement["ledger"], *(job["job"] for job in jobs), *(job["method"] for job in jobs)]
+        epsilons = [statement["epsilon"], *(job["epsilon"] for job in jobs)]
         readable({"job": "", "accounting": "", "clients": {"": statement}})
     except (KeyError, TypeError, ValueError, AttributeError):  # InputError is a ValueError
         return False
-    return all(isinstance(n, int | float) for n in numbers) and all(isinstance(t, str) for t in texts)
+    numbers += [e for e in epsilons if e != WITHOUT]
+    return all(is_number(n) and math.isfinite(n) for n in numbers) and all(isinstance(t, str) for t in texts)
 
 
 def verify(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:
     """What does not hold, in words; empty if every client's statement follows from its ledger, and none is left out."""
     accounts = {account.identity(): account for account in map(Account, ledgers)}
     problems = []
-    for name, stated in document["clients"].items():
-        account = accounts.get(str(stated.get("ledger"))) if isinstance(stated, Mapping) else None
-        if account is None or not sound(stated):
+    for name, claimed in document["clients"].items():
+        account = accounts.get(str(claimed.get("ledger"))) if isinstance(claimed, Mapping) else None
+        if account is None or not sound(claimed):
             problems.append(f"{name}: no ledger given has the identity it states, or its statement is damaged")
             continue
-        found = account_of(account, int(stated["through"]), float(stated["delta"]))
-        problems += [f"{name}: {p}" for p in _differences(stated, found)]
+        found = account_of(account, int(claimed["through"]), float(claimed["delta"]))
+        problems += [f"{name}: {p}" for p in _differences(claimed, found)]
         problems += [f"{name}: {p}" for p in _membership(document, account.terms())]
     return problems
 
@@ -167,23 +175,23 @@ def _membership(document: Mapping[str, Any], terms: Mapping[str, Mapping[str, An
     """Is it about this ledger's job, with as many clients as that job had?"""
     if document["job"] not in terms:
         return [f"its ledger knows no job {document['job']}"]
-    wanted, stated = terms[document["job"]]["clients"], len(document["clients"])
-    return [] if wanted == stated else [f"the job had {wanted} clients; {stated} are stated"]
+    wanted, listed = terms[document["job"]]["clients"], len(document["clients"])
+    return [] if wanted == listed else [f"the job had {wanted} clients; {listed} are stated"]
 
 
-def _differences(stated: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def _differences(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     out = []
-    if not _close(stated.get("epsilon"), found["epsilon"]):
-        out.append(f"states epsilon {_words(stated.get('epsilon'))}; its ledger gives {_words(found['epsilon'])}")
-    theirs = {job.get("job"): job for job in stated.get("jobs", [])}
+    if not _close(claimed["epsilon"], found["epsilon"]):
+        out.append(f"states {_cost(claimed['epsilon'])}; its ledger gives {_cost(found['epsilon'])}")
+    theirs = {job.get("job"): job for job in claimed["jobs"]}
     for job in found["jobs"]:
         other = theirs.pop(job["job"], None)
         if other is None:
             out.append(f"leaves out job {job['job']}, which its ledger charged")
-        elif not _close(other.get("epsilon"), job["epsilon"]) or other | {"epsilon": 0} != job | {"epsilon": 0}:
+        elif not _close(other["epsilon"], job["epsilon"]) or other | {"epsilon": 0} != job | {"epsilon": 0}:
             out.append(f"describes job {job['job']} otherwise than its ledger does")
     return out + [f"states job {job}, which its ledger does not know" for job in theirs]
 
 
-def _close(a: float | None, b: float | None) -> bool:
-    return a is b is None or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9))
+def _close(a: float | str, b: float | str) -> bool:
+    return math.isclose(epsilon_stated(a), epsilon_stated(b), rel_tol=1e-9)

@@ -2,29 +2,30 @@
 
 import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedsofim.cli.app import bar
 from fedsofim.deploy.checkpoint import OUTCOME, PROGRESS
+from fedsofim.deploy.order import Conduct, Order, to_config
 from fedsofim.deploy.processes import register, run_status, submit
 from fedsofim.errors import InputError
+from fedsofim.progress import progress_bar
 
 _LOOK = 0.5  # seconds between looks at the job's folder
 _ASK = 15.0  # seconds between questions to the SuperLink whether the run is alive
 
 
-def follow(server: Path, job: Path, config: Mapping[str, Any]) -> None:
+def follow(server: Path, order: Order, conduct: Conduct) -> None:
     """Start the run and show it until it ends."""
+    job = Path(conduct.folder)
     if not (server / "flwr" / "config.toml").is_file():
         raise InputError(f"{server}: not a server folder; `fedsofim federation init` writes one")
     (job / OUTCOME).unlink(missing_ok=True)
     register(server)
-    run = submit(server, config)
-    print(f"run {run} submitted: {config['method']}, {config['rounds']} rounds, {config['clients']} nodes", flush=True)
+    run = submit(server, to_config(order, conduct))
+    print(f"run {run} submitted: {order.method}, {order.rounds} rounds, {order.clients} nodes", flush=True)
     try:
-        outcome = _watch(server, job, run, int(config["rounds"]))
+        outcome = _watch(server, job, run, order.rounds)
     except KeyboardInterrupt:
         print(f"\nnot followed any more; the run goes on. Its progress is in {job / PROGRESS}")
         raise
@@ -35,14 +36,13 @@ def follow(server: Path, job: Path, config: Mapping[str, Any]) -> None:
 
 def _watch(server: Path, job: Path, run: int, rounds: int) -> dict[str, Any]:
     asked, seen = time.monotonic(), 0
-    with bar("rounds", rounds) as advance:
+    with progress_bar("rounds", rounds) as progress:
         while True:
             done = _facts(job / PROGRESS)
             if done.get("round", 0) > seen:
                 seen = done["round"]
-                if advance is not None:
-                    advance(seen)
-                else:
+                progress.at(seen)
+                if not progress.shown:
                     print(f"round {seen}/{rounds} {done.get('text', '')}", flush=True)
             if outcome := _facts(job / OUTCOME):
                 return outcome

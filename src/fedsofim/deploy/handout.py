@@ -5,11 +5,14 @@ DIR/nodes/node-1/ ...   for each operator: node key, the authority's certificate
 DIR/authority/ca.key    signs server certificates; keep it offline
 """
 
+import json
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedsofim.core.budget import budget_of
 from fedsofim.deploy import credentials
+from fedsofim.deploy.address import Address
 from fedsofim.errors import InputError
 
 _POLICY = """# What this node allows. Read for every request; change it at any time. Paths are relative to this file.
@@ -55,24 +58,11 @@ may make a key of their own (ssh-keygen -t ecdsa -b 384 -f node.key) and send on
 {warning}"""
 
 
-@dataclass(frozen=True)
-class Federation:
-    """Where a federation listens, and whether it is encrypted."""
-
-    host: str = "127.0.0.1"
-    port: int = 9092
-    insecure: bool = False
-
-    @property
-    def address(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Terms:
     """What the policy templates start from; each operator changes them."""
 
-    epsilon: float = 1.0
+    epsilon: float | str = 1.0  # or `no-privacy`, with a smallest multiplier of 0
     delta: float = 1e-5
     smallest_multiplier: float = 1.0
     largest_clip: float = 10.0
@@ -80,12 +70,13 @@ class Terms:
     methods: tuple[str, ...] = ("fedsofim", "fedgd", "fedadam")
 
 
-def init(folder: Path, names: list[str], where: Federation, terms: Terms = Terms()) -> None:
+def hand_out(folder: Path, names: list[str], where: Address, terms: Terms = Terms()) -> None:
     """Write the folders; an existing one is left alone."""
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder}: the folder is not empty; keys are never overwritten, choose another")
     if len(set(names)) != len(names) or not names:
         raise InputError(f"node names are {names}; expected at least one, each different")
+    budget_of(terms.epsilon, terms.delta)  # senseless? say so before anything is written
     server = folder / "server"
     for path in (folder, server, server / "node-keys", server / "flwr", folder / "authority"):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -102,7 +93,7 @@ def init(folder: Path, names: list[str], where: Federation, terms: Terms = Terms
     (folder / "README.txt").write_text(_README.format(server=server, warning=warning))
 
 
-def _node(folder: Path, name: str, where: Federation, terms: Terms) -> None:
+def _node(folder: Path, name: str, where: Address, terms: Terms) -> None:
     node = folder / "nodes" / name
     node.mkdir(parents=True, mode=0o700)
     security = "--insecure"
@@ -111,25 +102,25 @@ def _node(folder: Path, name: str, where: Federation, terms: Terms) -> None:
         _copy(folder / "authority" / "ca.crt", node / "ca.crt")
         security = "--root-certificates ca.crt --key node.key"
     (node / "policy.toml").write_text(policy_text(name, terms))
-    _script(node / "start.sh", _START_NODE.format(address=where.address, security=security))
+    _script(node / "start.sh", _START_NODE.format(address=where, security=security))
 
 
 def policy_text(name: str, terms: Terms) -> str:
     """A policy template filled in."""
     return _POLICY.format(
-        name=name, classes=terms.classes, epsilon=terms.epsilon, delta=terms.delta,
+        name=name, classes=terms.classes, epsilon=json.dumps(terms.epsilon), delta=terms.delta,
         multiplier=terms.smallest_multiplier, clip=terms.largest_clip,
         methods=", ".join(f'"{m}"' for m in terms.methods),
     )  # fmt: skip
 
 
-def _start_link(where: Federation) -> str:
+def _start_link(where: Address) -> str:
     tls = "--ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth"
     bind = where.host if where.host in ("127.0.0.1", "localhost") else "0.0.0.0"
     return _START_LINK.format(security="--insecure" if where.insecure else tls, bind=bind, port=where.port)
 
 
-def _connection(server: Path, where: Federation) -> str:
+def _connection(server: Path, where: Address) -> str:
     """Flower's own configuration: where `flwr run` finds the SuperLink."""
     how = "insecure = true" if where.insecure else f'root-certificates = "{server.absolute() / "ca.crt"}"'
     near = f"127.0.0.1:{where.port}"

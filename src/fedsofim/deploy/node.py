@@ -14,14 +14,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core.audit import Inputs, Program
+from fedsofim.core.budget import stated
 from fedsofim.core.door import MAX_SITES
 from fedsofim.core.feature_moments import standardizer
+from fedsofim.core.phase import Phase
+from fedsofim.core.records import in_blocks
 from fedsofim.data.npz import read_arrays
-from fedsofim.deploy.account import Account, Ask, Line, finite
+from fedsofim.deploy.account import Account, Ask
 from fedsofim.deploy.execute import Secrets, run, run_masked
+from fedsofim.deploy.holding import held
+from fedsofim.deploy.lines import Line
 from fedsofim.deploy.noise import fresh_secret, laid_out
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.pricing import check_terms, masking, priced
+from fedsofim.deploy.pricing import check_job, check_terms, masking, priced
 from fedsofim.deploy.wire import (
     Arrays,
     Job,
@@ -29,7 +34,7 @@ from fedsofim.deploy.wire import (
     Request,
     from_bytes,
     incoming,
-    programs,
+    programs_of,
     to_bytes,
     tree_from_bytes,
     tree_to_bytes,
@@ -61,28 +66,36 @@ def hello(policy: Policy) -> dict[str, Any]:
 
 def consider(policy: Policy, job: Job) -> dict[str, Any]:
     """Would the whole job be allowed? Asked before any node spends anything; promises nothing, costs nothing."""
+    check_job(policy, job)  # before anything is built
     data = read_data(policy)
-    settled = _settled(policy, job, data)
+    programs = _programs(policy, job, data)
     lines: list[Line] = []
-    for phase in settled.by_phase:
-        for round in range(job.rounds if phase == "round" else 1):
+    for phase in programs.by_phase:
+        for round in range(phase.times(job.rounds)):
             request = Request(job, phase, round, {})
             check_terms(policy, request)
-            lines += priced(policy, request, settled, len(data.y)).lines
-    return {"epsilon": finite(Account(policy.ledger).check(lines, policy.epsilon, policy.delta))}
+            lines += priced(policy, request, programs, len(data.y)).lines
+    return {"epsilon": stated(Account(policy.ledger).check(lines, cap=policy.epsilon, delta=policy.delta))}
 
 
 def answer(policy: Policy, request: Request) -> Arrays:
     """The upload, charged and stored; or Refused with the reason, and nothing has left."""
-    check_terms(policy, request)
+    check_terms(policy, request)  # before anything is built
+    with held(policy.ledger, request.digest()):
+        return _answer(policy, request)
+
+
+def _answer(policy: Policy, request: Request) -> Arrays:
     data = read_data(policy)
-    settled = _settled(policy, request.job, data)
-    price = priced(policy, request, settled, len(data.y))
-    program = settled.by_phase[request.phase]
+    programs = _programs(policy, request.job, data)
+    price = priced(policy, request, programs, len(data.y))
+    program = programs.by_phase[request.phase]
     how = masking(policy, request, program, price.shares) if price.shares is not None else None
-    inputs = _inputs(policy, request, settled, data)  # all before the charge: what cannot run costs nothing
-    account = Account(policy.ledger)
-    opened = account.open_ask(_ask(request, program, data), price.lines, policy.epsilon, policy.delta, fresh_secret())
+    inputs = _inputs(policy, request, programs, data)  # all before the charge: what cannot run costs nothing
+    account, ask = Account(policy.ledger), _ask(request, program, data)
+    opened = account.open_ask(
+        ask, price.lines, cap=policy.epsilon, delta=policy.delta, fresh_secret=fresh_secret()
+    )
     if opened.reply is not None:
         return from_bytes(opened.reply)
     secrets = Secrets(fresh_secret(), opened.secret)
@@ -95,19 +108,26 @@ def answer(policy: Policy, request: Request) -> Arrays:
     return from_bytes(reply)
 
 
-def _settled(policy: Policy, job: Job, data: Data) -> Programs:
+def _programs(policy: Policy, job: Job, data: Data) -> Programs:
     """The job's programs for these records, if it is about such records at all."""
     if tuple(data.x.shape[1:]) != job.shape or policy.classes != job.classes:
         raise Refused(
             f"the job is about records of shape {list(job.shape)} in {job.classes} classes; this node's have shape "
             f"{list(data.x.shape[1:])} in {policy.classes}"
         )
-    return programs(job, len(data.y))
+    return programs_of(job, len(data.y))
 
 
 def _ask(request: Request, program: Program, data: Data) -> Ask:
-    job, in_order = request.job, any(laid_out(site.noise) for site in program.sites)
-    return Ask(job.id, job.text(), data.fingerprint, request.phase, request.round, request.digest(), in_order)
+    return Ask(
+        job=request.job.id,
+        terms=request.job.text(),
+        data=data.fingerprint,
+        phase=request.phase,
+        round=request.round,
+        digest=request.digest(),
+        in_order=any(laid_out(site.noise) for site in program.sites),
+    )
 
 
 def read_data(policy: Policy) -> Data:
@@ -127,16 +147,16 @@ def read_data(policy: Policy) -> Data:
     return Data(x, y, digest)
 
 
-def _inputs(policy: Policy, request: Request, settled: Programs, data: Data) -> Inputs:
-    params, state = incoming(settled, request.phase, request.arrays)
+def _inputs(policy: Policy, request: Request, programs: Programs, data: Data) -> Inputs:
+    params, state = incoming(programs, request.phase, request.arrays)
     x = data.x
-    if settled.standardize is not None and request.phase != "moments":
-        x = standardizer(settled.standardize, _moments(request.arrays, x.shape[1:]))(x)
-    records = pack(x, data.y, [np.arange(len(data.y))])
+    if programs.standardize is not None and request.phase is not Phase.MOMENTS:
+        x = standardizer(programs.standardize, _moments(request.arrays, x.shape[1:]))(x)
+    records = in_blocks(x, data.y, [np.arange(len(data.y))])
     return Inputs(
         params=jax.tree.map(jnp.asarray, params),
         state=jax.tree.map(jnp.asarray, state),
-        memory=_memory(policy, request, settled, params) if request.phase == "round" else (),
+        memory=_memory(policy, request, programs, params) if request.phase is Phase.ROUND else (),
         key=jax.random.key(0),  # never drawn from: execute.py brings the noise
         index=jnp.int32(0),
         size=jnp.float32(len(data.y)),
@@ -147,9 +167,9 @@ def _inputs(policy: Policy, request: Request, settled: Programs, data: Data) -> 
     )
 
 
-def _memory(policy: Policy, request: Request, settled: Programs, params: Any) -> Any:
+def _memory(policy: Policy, request: Request, programs: Programs, params: Any) -> Any:
     """What this client kept from the round before; its start in the first."""
-    start = settled.method.memory(params)
+    start = programs.method.memory(params)
     if request.round == 0 or not jax.tree.leaves(start):
         return jax.tree.map(jnp.asarray, start)
     kept = Account(policy.ledger).memory(request.job.id, request.round - 1)

@@ -7,7 +7,7 @@ classes = 10                    # public, stated here so that no record decides 
 ledger = "ledger.db"
 
 [budget]                        # over the life of the data, all runs and servers together
-epsilon = 2.0
+epsilon = 2.0                   # or "no-privacy": for rehearsals on records that need no protection
 delta = 1e-5
 
 [limits]
@@ -27,12 +27,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsofim.core.budget import Budget
+from fedsofim.core.budget import WITHOUT, Budget
+from fedsofim.deploy.wire import is_installed
 from fedsofim.errors import InputError, unknown
-from fedsofim.methods import registry
+from fedsofim.methods import names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """A checked policy; paths are absolute."""
 
@@ -40,7 +41,7 @@ class Policy:
     data: Path
     classes: int
     ledger: Path
-    epsilon: float  # infinite only where smallest_multiplier is 0: a rehearsal on records that need no protection
+    epsilon: float  # infinite in a rehearsal on records that need no protection
     delta: float
     smallest_multiplier: float
     largest_clip: float
@@ -52,7 +53,7 @@ class Policy:
 
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     "node": {"name": (str,), "data": (str,), "classes": (int,), "ledger": (str,), "mask_key": (str,)},
-    "budget": {"epsilon": (float, int), "delta": (float,)},
+    "budget": {"epsilon": (float, int, str), "delta": (float,)},
     "limits": {
         "smallest_multiplier": (float, int),
         "largest_clip": (float, int),
@@ -80,6 +81,7 @@ def read_policy(path: str | Path) -> Policy:
         raise InputError(f"{path}: {unknown('section', f'[{extra}]', [f'[{s}]' for s in _FIELDS])}")
     values |= {key: _beside(path, values[key]) for key in ("data", "ledger", "mask_key") if key in values}
     values |= {"methods": tuple(values["methods"]), "peers": tuple(peers.items())}
+    values["epsilon"] = _epsilon(path, values["epsilon"])
     return _checked(path, Policy(**values))
 
 
@@ -97,6 +99,16 @@ def _section(path: Path, document: dict[str, Any], section: str) -> dict[str, An
         if key not in given and key not in _OPTIONAL:
             raise InputError(f"{path}: [{section}] {key} is missing; nothing here has a default")
     return given
+
+
+def _epsilon(path: Path, value: float | str) -> float:
+    """The cap as a number. That there is none is said in one way only, so that nobody says it by accident."""
+    if value == WITHOUT:
+        return math.inf
+    if isinstance(value, str) or value == math.inf:
+        hint = f'a rehearsal without privacy is written epsilon = "{WITHOUT}"'
+        raise InputError(f"{path}: [budget] epsilon is {value!r}; expected a number above 0; {hint}")
+    return float(value)
 
 
 def _beside(policy: Path, name: str) -> Path:
@@ -120,15 +132,19 @@ def _checked(path: Path, p: Policy) -> Policy:
     )
     need(bool(p.methods), "methods is empty; name the methods this node takes part in")
     for name in p.methods:
-        need(isinstance(name, str) and name in registry(), str(unknown("method", str(name), registry())))
-    if p.epsilon == math.inf:
-        need(p.smallest_multiplier == 0, "epsilon is inf, which protects nothing; for a rehearsal on records that "
-             "need no protection also set smallest_multiplier = 0")  # fmt: skip
-        need(0 < p.delta < 1, f"delta is {p.delta}; expected a number strictly between 0 and 1")
-    else:
-        try:
-            Budget(p.epsilon, p.delta)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-        need(p.smallest_multiplier > 0, "smallest_multiplier is 0; expected a number above 0: a release needs noise")
+        need(isinstance(name, str) and is_installed(name), str(unknown("method", str(name), names())))
+    _check_budget(path, p)
     return p
+
+
+def _check_budget(path: Path, p: Policy) -> None:
+    """A cap with noise, or neither."""
+    rehearsal = p.epsilon == math.inf
+    if rehearsal != (p.smallest_multiplier == 0):
+        why = f'epsilon is "{WITHOUT}", which protects nothing; for a rehearsal also set smallest_multiplier = 0'
+        noiseless = "smallest_multiplier is 0; expected a number above 0: a release needs noise"
+        raise InputError(f"{path}: {why if rehearsal else noiseless}")
+    try:
+        Budget(1.0 if rehearsal else p.epsilon, p.delta)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error

@@ -1,18 +1,20 @@
 """May this be released, and at what price? From the node's own audit, its policy and the noise it will add."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple
 
 from fedsofim.core.audit import Program
 from fedsofim.core.mechanisms import Independent
-from fedsofim.core.method import OneGradient
+from fedsofim.core.phase import Phase
+from fedsofim.core.pooled import can_pool
 from fedsofim.core.queries import SecondMoment
-from fedsofim.deploy.account import Line
 from fedsofim.deploy.execute import Masked, coordinates
+from fedsofim.deploy.lines import Line
 from fedsofim.deploy.noise import cost_of_round
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.secure_sum import Shares, masks, pair_secrets
-from fedsofim.deploy.wire import Programs, Request
+from fedsofim.deploy.wire import Job, Programs, Request
 from fedsofim.errors import Refused
 
 
@@ -24,38 +26,47 @@ class Priced(NamedTuple):
     shares: Shares | None = None
 
 
+def check_job(policy: Policy, job: Job) -> None:
+    """May such a job be asked for here? A policy lists installed methods only, so no other is ever built."""
+    if job.method not in policy.methods:
+        raise Refused(f"the method {job.method[:64]} is not allowed here; allowed: {', '.join(policy.methods)}")
+    if job.trust == "secure-sum":
+        _check_sum(policy, job)
+
+
 def check_terms(policy: Policy, request: Request) -> None:
     """What can be refused without looking at the program."""
-    job = request.job
-    if job.method not in policy.methods:
-        raise Refused(f"the method {job.method} is not allowed here; allowed: {', '.join(policy.methods)}")
-    rounds = job.rounds if request.phase == "round" else 1
+    check_job(policy, request.job)
+    rounds = request.phase.times(request.job.rounds)
     if not 0 <= request.round < rounds:
         raise Refused(f"round {request.round + 1} of a job of {rounds} rounds does not exist")
-    if job.trust == "secure-sum":
-        _check_sum(policy, request)
+    if request.job.trust == "secure-sum" and request.phase is not Phase.ROUND:
+        raise Refused(_GRADIENTS_ONLY)
 
 
-def _check_sum(policy: Policy, request: Request) -> None:
+_GRADIENTS_ONLY = "only gradients can be summed securely; one-shot releases need full noise (local)"
+
+
+def _check_sum(policy: Policy, job: Job) -> None:
     """May this node share its noise with these clients?"""
-    fewest, job = policy.secure_sum_min_clients, request.job
+    fewest = policy.secure_sum_min_clients
     if fewest == 0:
         raise Refused("secure sums are not allowed here; this node adds full noise of its own (local)")
     if len(job.peers) < fewest:
         raise Refused(f"the sum is over {len(job.peers)} clients; the fewest allowed here is {fewest}")
     if policy.name not in dict(job.peers):
         raise Refused(f"the sum is over {', '.join(dict(job.peers))}, and not over {policy.name}")
-    if request.phase != "round" or job.standardize:
-        raise Refused("only gradients can be summed securely; one-shot releases need full noise (local)")
+    if job.standardize:
+        raise Refused(_GRADIENTS_ONLY)
 
 
-def priced(policy: Policy, request: Request, settled: Programs, size: int) -> Priced:
+def priced(policy: Policy, request: Request, programs: Programs, size: int) -> Priced:
     """The price of a request at a node with so many records, within its operator's limits; or Refused."""
-    program = settled.by_phase.get(request.phase)
+    program = programs.by_phase.get(request.phase)
     if program is None:
         raise Refused(f"the method {request.job.method} has no phase '{request.phase}'")
     if request.job.trust == "secure-sum":
-        return _priced_sum(policy, request, settled, program, size)
+        return _priced_sum(policy, request, programs, program, size)
     stds, lines = _lines(policy, request, program)
     for line in lines:
         _check_multiplier(policy, line, line.multiplier * math.sqrt(line.releases / line.weight))  # of this very round
@@ -67,7 +78,7 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
     asked = request.job.stds.get(request.phase, [])
     if len(asked) != len(program.sites):
         raise Refused(f"{len(asked)} noise stds were given for {len(program.sites)} releases")
-    rounds = request.job.rounds if request.phase == "round" else 1
+    rounds = request.phase.times(request.job.rounds)
     numbers = coordinates(program.jaxpr)
     lines = []
     for site, charge, std in zip(program.sites, program.charges, asked, strict=True):
@@ -75,9 +86,18 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
         if not norm <= policy.largest_clip:
             raise Refused(f"'{site.label}' clips at {norm:g}; the largest allowed here is {policy.largest_clip:g}")
         times = charge.releases // rounds
-        weight = times * cost_of_round(site.noise, request.round, rounds)
-        price = (site.clip, charge.ratio, std / site.clip, times, weight, site.sample, numbers[site.number])
-        lines.append(Line(site.label, *price))
+        lines.append(
+            Line(
+                label=site.label,
+                clip=site.clip,
+                ratio=charge.ratio,
+                multiplier=std / site.clip,
+                releases=times,
+                weight=times * cost_of_round(site.noise, request.round, rounds),
+                sample=site.sample,
+                coordinates=numbers[site.number],
+            )
+        )
     return {site.number: std for site, std in zip(program.sites, asked, strict=True)}, lines
 
 
@@ -89,10 +109,10 @@ def _check_multiplier(policy: Policy, line: Line, multiplier: float) -> None:
         )
 
 
-def _priced_sum(policy: Policy, request: Request, settled: Programs, program: Program, size: int) -> Priced:
+def _priced_sum(policy: Policy, request: Request, programs: Programs, program: Program, size: int) -> Priced:
     """A release into a secure sum: priced at the noise that the trusted clients draw altogether."""
     job = request.job
-    plain = type(settled.method.client) is OneGradient and settled.method.setup is None
+    plain = can_pool(programs.method) and programs.method.setup is None
     if not plain or len(program.sites) != 1 or type(program.sites[0].noise) is not Independent:
         raise Refused(f"{job.method} does more than release one gradient a round; it needs full noise (local)")
     if dict(job.peers)[policy.name] != size:
@@ -101,7 +121,7 @@ def _priced_sum(policy: Policy, request: Request, settled: Programs, program: Pr
     shares = Shares.of(job.peers, job.weights)
     multiplier = shares.multiplier(policy.name, line.multiplier, policy.secure_sum_min_clients)
     _check_multiplier(policy, line, multiplier)
-    line = line._replace(label=f"{line.label} (secure sum of {job.clients})", multiplier=multiplier)
+    line = replace(line, label=f"{line.label} (secure sum of {job.clients})", multiplier=multiplier)
     return Priced(stds, [line], shares)
 
 
@@ -109,7 +129,7 @@ def masking(policy: Policy, request: Request, program: Program, shares: Shares) 
     """This node's factor, share of the noise and masks for one request."""
     assert policy.mask_key is not None  # the policy was checked for it
     (site,), (count,) = program.sites, coordinates(program.jaxpr).values()
-    std = shares.std(request.job.stds["round"][0], site.query.ratio * site.clip, count)
+    std = shares.std(request.job.stds[Phase.ROUND][0], site.query.ratio * site.clip, count)
     secrets = pair_secrets(policy.name, policy.mask_key, dict(policy.peers), shares.names)
     mask = masks(policy.name, secrets, request.digest(), count)
     return Masked(shares.factors[shares.names.index(policy.name)], std, mask)

@@ -3,20 +3,22 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedsofim.deploy.flower.pinned import FLOWER, NURSERY, environment
+from fedsofim.deploy.address import Address
+from fedsofim.deploy.workers import FLOWER, NURSERY, command, environment
 from fedsofim.errors import InputError
 
-APP = Path(__file__).parent / "app"
+APP = Path(__file__).parent / "flower" / "app"
 
 
 def free_port() -> int:
@@ -25,35 +27,43 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def command(name: str) -> str:
-    """One of Flower's commands, of this installation."""
-    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-    if found is None:
-        raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'")
-    return found
+# --- a node -------------------------------------------------------------------------------------------------
+
+
+def run_node(policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path) -> None:
+    """A node, until this process is told to stop: its nursery and its SuperNode."""
+    supernode = partial(node_command, policy, superlink, certificates, key)
+    keep_running([partial(nursery_command, work), supernode], environment(work.absolute()))
 
 
 def node_command(
     policy: Path, superlink: str, certificates: Path | None, key: Path | None, port: int | None = None
 ) -> list[str]:
-    """flower-supernode for a policy: TLS and the node's key, unless neither is given."""
+    """flower-supernode for a policy: TLS and the node's key, unless neither is given.
+
+    Every start is an instance of its own, by which a server can tell that what the last one held is gone.
+    """
     secure = ["--root-certificates", str(certificates), "--auth-supernode-private-key", str(key)]
     return [
         command("flower-supernode"),
         *(secure if certificates is not None else ["--insecure"]),
         *("--superlink", superlink, "--host", "127.0.0.1", "--port", str(port or free_port())),
-        *("--node-config", f'policy="{policy.absolute()}"'),
+        *("--node-config", f'policy="{policy.absolute()}" instance="{uuid.uuid4().hex}"'),
     ]
 
 
-def node_start(folder: Path, superlink: str) -> list[str]:
+def nursery_command(work: Path) -> list[str]:
+    return [sys.executable, "-m", "fedsofim.deploy.flower.nursery", str(work.absolute() / "workers" / NURSERY)]
+
+
+def node_start(folder: Path, where: Address) -> list[str]:
     """What a node's start.sh runs, with TLS and the node's key."""
     files = {"--policy": "policy.toml", "--root-certificates": "ca.crt", "--key": "node.key", "--work": "state"}
     options = [part for option, name in files.items() for part in (option, str(folder / name))]
-    return [sys.executable, "-m", "fedsofim", "node", "--superlink", superlink, *options]
+    return [sys.executable, "-m", "fedsofim", "node", "--superlink", str(where), *options]
 
 
-def superlink_command(server: Path, where: Any) -> list[str]:
+def superlink_command(server: Path, where: Address) -> list[str]:
     """What start-superlink.sh runs, for a SuperLink on this machine."""
     tls = [
         *("--ssl-ca-certfile", str(server / "ca.crt"), "--ssl-certfile", str(server / "server.crt")),
@@ -67,7 +77,7 @@ def superlink_command(server: Path, where: Any) -> list[str]:
     ]
 
 
-def keep_running(commands: Sequence[list[str]], env: Mapping[str, str], pause: float = 5.0) -> None:
+def keep_running(commands: Sequence[Callable[[], list[str]]], env: Mapping[str, str], pause: float = 5.0) -> None:
     """Run commands side by side and start each again whenever it ends, until this process is told to stop.
 
     A SuperNode that was killed cannot come back before the SuperLink has missed its heartbeats: it is turned away and
@@ -81,7 +91,7 @@ def keep_running(commands: Sequence[list[str]], env: Mapping[str, str], pause: f
 
     for kind in (signal.SIGTERM, signal.SIGINT):
         signal.signal(kind, stop)
-    children = [subprocess.Popen(c, env=dict(env)) for c in commands]
+    children = [subprocess.Popen(make(), env=dict(env)) for make in commands]
     due = [0.0] * len(children)  # when an ended one may start again
     while not stopping:
         time.sleep(0.2)
@@ -89,8 +99,9 @@ def keep_running(commands: Sequence[list[str]], env: Mapping[str, str], pause: f
             if child.poll() is None:
                 due[i] = time.monotonic() + pause
             elif time.monotonic() >= due[i]:
-                print(f"{Path(commands[i][0]).name} ended (code {child.returncode}); it is started again", flush=True)
-                children[i] = subprocess.Popen(commands[i], env=dict(env))
+                arguments = commands[i]()
+                print(f"{Path(arguments[0]).name} ended (code {child.returncode}); it is started again", flush=True)
+                children[i] = subprocess.Popen(arguments, env=dict(env))
                 due[i] = time.monotonic() + pause
     for child in children:
         child.terminate()
@@ -99,8 +110,7 @@ def keep_running(commands: Sequence[list[str]], env: Mapping[str, str], pause: f
             child.wait(timeout=10)
 
 
-def nursery_command(work: Path) -> list[str]:
-    return [sys.executable, "-m", "fedsofim.deploy.flower.nursery", str(work.absolute() / "workers" / NURSERY)]
+# --- processes in general -----------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -143,10 +153,6 @@ def server_environment(server: Path) -> dict[str, str]:
     """For the coordinator's commands: Flower's configuration lies in the server folder."""
     path = os.pathsep.join([str(Path(command("flwr")).parent), os.environ.get("PATH", "")])
     return {**os.environ, **FLOWER, "PATH": path, "FLWR_HOME": str((server / "flwr").absolute())}
-
-
-def node_environment(work: Path) -> dict[str, str]:
-    return environment(work.absolute())
 
 
 def wait_for(ready: Callable[[], bool], seconds: float, what: str) -> None:

@@ -1,7 +1,8 @@
 """What travels between server and node: a job's terms as JSON, a request about it, and the reply.
 
-Both sides build the same programs from the terms. Only what the client's program reads is sent: the parameters,
-and of the server's state the leaves that the program uses.
+Both sides build the same programs from the terms, each from the methods installed on it: a server can name a method,
+never send one. Only what the client's program reads is sent: the parameters, and of the server's state the leaves that
+the program uses.
 """
 
 import hashlib
@@ -9,31 +10,31 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
 
+from fedsofim import methods
 from fedsofim.core.audit import Inputs, Program
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
+from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Trust, Weights
-from fedsofim.core.programs import input_shapes
+from fedsofim.core.programs import Public, input_shapes, read_programs
 from fedsofim.core.records import block_shape
 from fedsofim.deploy.secure_sum import as_peers
-from fedsofim.errors import InputError
-from fedsofim.methods import make
+from fedsofim.errors import InputError, Refused
+from fedsofim.extensions import is_file
 
-Phase = Literal["moments", "setup", "round"]
-PHASES: tuple[Phase, ...] = get_args(Phase)
 Arrays = dict[str, np.ndarray]
 _LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node busy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Job:
     """The terms of one training job, fixed for its life. `stds`: noise std of each release site, by phase."""
 
@@ -45,7 +46,7 @@ class Job:
     clients: int
     classes: int
     shape: tuple[int, ...]
-    stds: dict[str, list[float]]
+    stds: Mapping[Phase, list[float]]
     noise_std: float
     standardize: dict[str, float] | None = None
     trust: str = "local"
@@ -81,13 +82,24 @@ def _check(job: Job) -> None:
         and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
         and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
         and number(job.clip) and job.clip > 0 and number(job.noise_std)
-        and isinstance(job.stds, dict) and set(job.stds) <= set(PHASES)
+        and isinstance(job.stds, dict) and set(job.stds) <= set(Phase)
         and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
         and job.trust in get_args(Trust) and job.weights in get_args(Weights)
         and (job.trust == "local" or len(job.peers) == job.clients)
     )  # fmt: skip
     if not right:
         raise InputError("the job's terms make no sense: expected whole counts, a clip above 0, and noise stds >= 0")
+    if not is_installed(job.method):
+        raise Refused(f"the method {job.method[:64]!r} is not installed here; a job names a method, it never brings one")
+
+
+def is_installed(method: str) -> bool:
+    """Is this the name of a method in this installation? A file never is, whatever it is called.
+
+    >>> is_installed("fedsofim"), is_installed("./fedsofim.py")
+    (True, False)
+    """
+    return method in methods.names() and not is_file(method)
 
 
 class Request(NamedTuple):
@@ -107,39 +119,50 @@ class Request(NamedTuple):
         return hasher.hexdigest()
 
 
-class Programs(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Programs:
     """A job's audited programs, and the shapes they take for a client of so many records."""
 
     method: Method
     model: Model
-    by_phase: dict[Phase, Program]
+    by_phase: Mapping[Phase, Program]
     shapes: Inputs
     standardize: FeatureMoments | None
 
     def inputs(self, phase: Phase) -> Inputs:
-        return self.shapes if phase == "round" else self.shapes._replace(state=(), memory=())
+        return self.shapes if phase is Phase.ROUND else replace(self.shapes, state=(), memory=())
 
 
-def programs(job: Job, size: int) -> Programs:
+def programs_of(job: Job, size: int) -> Programs:
     """Built from the library's own method of that name: a node believes its own code, not the server."""
     return _programs(job.text(), size)
 
 
 @lru_cache(maxsize=8)
 def _programs(text: str, size: int) -> Programs:
-    job = Job.read(text)
-    method, model = make(job.method, job.settings), softmax_head()
+    job = Job.read(text)  # again: whoever made the job, only an installed method is ever made
+    method, model = methods.make(job.method, job.settings), softmax_head()
     how = FeatureMoments(**job.standardize) if job.standardize else None
-    blocks = block_shape([size])
-    found = audited(method, model, how, job.shape, job.classes, blocks, job.clients, job.rounds, job.clip)
-    pairs: dict[Phase, Program | None] = {"round": found[0], "setup": found[1], "moments": found[2]}
-    shapes = input_shapes(method, model, job.shape, job.classes, blocks)
-    return Programs(method, model, {p: f for p, f in pairs.items() if f is not None}, shapes, how)
+    public = Public(
+        shape=job.shape,
+        classes=job.classes,
+        blocks=block_shape([size]),
+        clients=job.clients,
+        rounds=job.rounds,
+        clip=job.clip,
+    )
+    return Programs(
+        method=method,
+        model=model,
+        by_phase=read_programs(method, model, how, public),
+        shapes=input_shapes(method, model, public),
+        standardize=how,
+    )
 
 
 def used_state(programs: Programs) -> list[int]:
     """Which leaves of the server's state the client's program reads; only those are sent."""
-    jaxpr = programs.by_phase["round"].jaxpr.jaxpr
+    jaxpr = programs.by_phase[Phase.ROUND].jaxpr.jaxpr
     used = {v for eqn in jaxpr.eqns for v in eqn.invars if not hasattr(v, "val")} | set(jaxpr.outvars)
     start = len(jax.tree.leaves(programs.shapes.params))
     count = len(jax.tree.leaves(programs.shapes.state))
@@ -149,10 +172,10 @@ def used_state(programs: Programs) -> list[int]:
 def outgoing(programs: Programs, phase: Phase, params: Any, state: Any, moments: Mapping[str, Any] | None) -> Arrays:
     """The arrays of a request, named."""
     arrays = {f"params{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(params))}
-    if phase == "round":
+    if phase is Phase.ROUND:
         leaves = jax.tree.leaves(state)
         arrays |= {f"state{i}": np.asarray(leaves[i]) for i in used_state(programs)}
-    if phase != "moments" and moments is not None:
+    if phase is not Phase.MOMENTS and moments is not None:
         arrays |= {f"moments_{k}": np.asarray(v) for k, v in moments.items()}
     return arrays
 
@@ -161,7 +184,7 @@ def incoming(programs: Programs, phase: Phase, arrays: Arrays) -> tuple[Any, Any
     """(params, state) from a request's arrays; leaves of the state that no client reads are zeros."""
     shapes = programs.inputs(phase)
     params = [_leaf(arrays, f"params{i}", s) for i, s in enumerate(jax.tree.leaves(shapes.params))]
-    wanted = used_state(programs) if phase == "round" else []
+    wanted = used_state(programs) if phase is Phase.ROUND else []
     state = [
         _leaf(arrays, f"state{i}", s) if i in wanted else np.zeros(s.shape, s.dtype)
         for i, s in enumerate(jax.tree.leaves(shapes.state))

@@ -1,13 +1,12 @@
 """`fedsofim demo`: DP-FedSOFIM against DP-FedGD under equal budgets, on records shipped inside the package."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Printed
 
-from fedsofim.errors import InputError
+from fedsofim.core.budget import in_words
+from fedsofim.errors import expect_whole
 from fedsofim.experiments.grid import Entry, Experiment
 from fedsofim.experiments.report.accuracy import at, footnotes
 from fedsofim.experiments.report.pictures import convergence
@@ -18,10 +17,9 @@ from fedsofim.experiments.runner import run_experiment
 _BASE, _OURS = "DP-FedGD", "DP-FedSOFIM"
 
 
-def demo(out: Path, seeds: int, bar: Callable[..., Any]) -> None:
+def run_demo(out: Path, seeds: int) -> None:
     """Train both methods with their automatic settings, print the table, write curves, rows and report into `out`."""
-    if seeds < 1:
-        raise InputError(f"seeds is {seeds}; expected at least 1")
+    expect_whole("seeds", seeds, 1)
     experiment = Experiment(
         name="demo",
         about="DP-FedSOFIM against DP-FedGD with their default settings on Fashion-MNIST features: 20 clients, "
@@ -31,7 +29,7 @@ def demo(out: Path, seeds: int, bar: Callable[..., Any]) -> None:
         epsilons=(0.5, 1.0, 5.0, 10.0),
         seeds=tuple(range(seeds)),
     )
-    run_experiment(experiment, out, bar)
+    run_experiment(experiment, out)
     results = read_results(out)
     write_report(out)
     convergence(results, results.places[0], out / "curves.png")
@@ -50,8 +48,8 @@ def show(results: Results) -> None:
         base, ours = (results.select(place, m, epsilon) for m in (_BASE, _OURS))
         low, high = at(base, results.rounds), at(ours, results.rounds)
         printed.add_row(
-            f"{epsilon:g}",
-            f"{ours[0].spent:.6g}",
+            in_words(epsilon),
+            in_words(ours[0].spent),
             _spread(*low),
             _spread(*high),
             f"{high[0] - low[0]:+.2f}",

@@ -1,6 +1,6 @@
 """An experiment as frozen data: methods x budgets x seeds x datasets x partitions, read from a few lines of TOML.
 
-Nothing is run here. `cells` lists every run of the grid, in the order in which compiled programs are shared.
+Nothing is run here. `points` lists every run of the grid, in the order in which compiled programs are shared.
 """
 
 import hashlib
@@ -12,14 +12,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from fedsofim import methods
-from fedsofim.core.budget import Budget
+from fedsofim import extensions, methods
+from fedsofim.core.budget import NO_PRIVACY, Budget, stated
+from fedsofim.core.models import HEAD, make_model
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.data import load
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.loading import names as dataset_names
 from fedsofim.data.partition import Split, by_owner, split
-from fedsofim.errors import InputError, unknown
+from fedsofim.errors import InputError, expect_whole, one_of
 
 KINDS = ("dirichlet", "iid", "owner")
 
@@ -34,8 +35,7 @@ class Partition:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise unknown("partition", self.kind, KINDS)
+        one_of("partition", self.kind, KINDS)
 
     @property
     def label(self) -> str:
@@ -49,7 +49,7 @@ class Partition:
     def deal(self, data: Dataset) -> Split:
         if self.kind == "owner":
             return by_owner(data)
-        return split(data, self.clients, self.alpha if self.kind == "dirichlet" else None, self.seed)
+        return split(data, self.clients, self.alpha, self.seed, iid=self.kind == "iid")
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class Entry:
         return {**self.settings, **self.by_epsilon.get(float(epsilon), {})}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A whole grid, validated. `epsilon` may be inf: without noise, for upper bounds."""
+    """A whole grid, validated. An epsilon of NO_PRIVACY (infinite) is a run without noise, for upper bounds."""
 
     name: str
     datasets: tuple[str, ...]
@@ -85,24 +85,28 @@ class Experiment:
     clip: float = 10.0
     trust: Trust = "local"
     weights: Weights = "uniform"
+    model: str = HEAD  # by name or file
     about: str = ""
 
     def __post_init__(self) -> None:
         for what in ("datasets", "entries", "epsilons", "seeds", "partitions"):
             _distinct(self.name, what, [getattr(v, "label", v) for v in getattr(self, what)])
         for epsilon in self.epsilons:
-            _budget(epsilon, self.delta)
-        if not isinstance(self.rounds, int) or self.rounds < 1:
-            raise InputError(f"{self.name}: rounds is {self.rounds}; expected a whole number, at least 1")
-        for kind, value, known in (("trust", self.trust, Trust), ("weights", self.weights, Weights)):
-            if value not in get_args(known):
-                raise unknown(kind, value, get_args(known))
+            budget_at(epsilon, self.delta)
+        expect_whole(f"{self.name}: rounds", self.rounds, 1)
+        one_of("trust", self.trust, get_args(Trust))
+        one_of("weights", self.weights, get_args(Weights))
+        make_model(self.model)
         for entry, epsilon in itertools.product(self.entries, self.epsilons):
-            methods.make(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))  # a wrong setting fails now
+            methods.make(entry.method, entry.at(epsilon), epsilon)  # a wrong setting fails now
+
+    def plain(self) -> dict[str, Any]:
+        """The grid as plain data, for files."""
+        return asdict(self) | {"epsilons": [stated(e) for e in self.epsilons]}
 
 
-@dataclass(frozen=True)
-class Cell:
+@dataclass(frozen=True, kw_only=True)
+class Point:
     """One run of the grid: everything that determines its result, the dataset's content by digest."""
 
     dataset: str
@@ -118,39 +122,46 @@ class Cell:
     clip: float
     trust: Trust
     weights: Weights
+    model: str
 
     @property
     def id(self) -> str:
-        """Equal for equal runs, so that finished work is recognised."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+        """Equal for equal runs, so that finished work is recognised; a file counts by what it holds."""
+        code = {key: _content(getattr(self, key)) for key in ("method", "model")}
+        return hashlib.sha256(json.dumps(self.plain() | code, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
-    def budget(self) -> Budget | None:
-        return _budget(self.epsilon, self.delta)
+    def budget(self) -> Budget:
+        return budget_at(self.epsilon, self.delta)
+
+    def plain(self) -> dict[str, Any]:
+        """The run as plain data, for files."""
+        return asdict(self) | {"epsilon": stated(self.epsilon)}
 
 
-def cells(experiment: Experiment, data: dict[str, Dataset]) -> list[Cell]:
+def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
     """Every run, with seeds innermost and budgets of equal settings together: they share one compiled program."""
     e, out = experiment, []
     for dataset, partition, entry in itertools.product(e.datasets, e.partitions, e.entries):
-        settled = {epsilon: resolved(entry, epsilon) for epsilon in e.epsilons}
-        order = sorted(e.epsilons, key=lambda epsilon: _first_equal(settled, epsilon))
+        settings = {epsilon: resolved(entry, epsilon) for epsilon in e.epsilons}
+        order = sorted(e.epsilons, key=lambda epsilon: _first_equal(settings, epsilon))
         for epsilon, seed in itertools.product(order, e.seeds):
             out.append(
-                Cell(
-                    data[dataset].name,
-                    digest(data[dataset]),
-                    partition,
-                    entry.label,
-                    entry.method,
-                    settled[epsilon],
-                    epsilon,
-                    e.delta,
-                    seed,
-                    e.rounds,
-                    e.clip,
-                    e.trust,
-                    e.weights,
+                Point(
+                    dataset=data[dataset].name,
+                    digest=digest(data[dataset]),
+                    partition=partition,
+                    label=entry.label,
+                    method=entry.method,
+                    settings=settings[epsilon],
+                    epsilon=epsilon,
+                    delta=e.delta,
+                    seed=seed,
+                    rounds=e.rounds,
+                    clip=e.clip,
+                    trust=e.trust,
+                    weights=e.weights,
+                    model=e.model,
                 )
             )
     return out
@@ -158,11 +169,13 @@ def cells(experiment: Experiment, data: dict[str, Dataset]) -> list[Cell]:
 
 def resolved(entry: Entry, epsilon: float) -> dict[str, Any]:
     """An entry's settings under a budget, its preset written out."""
-    settings = methods.resolve(entry.method, entry.at(epsilon), _preset_epsilon(epsilon))
+    settings = methods.resolve(entry.method, entry.at(epsilon), epsilon)
     kinds = get_type_hints(methods.factory(entry.method))  # TOML writes 1 where 1.0 is meant
-    return {
-        k: float(v) if type(v) is int and float in (kinds[k], *get_args(kinds[k])) else v for k, v in settings.items()
-    }
+
+    def real(k: str) -> bool:
+        return k in kinds and float in (kinds[k], *get_args(kinds[k]))
+
+    return {k: float(v) if type(v) is int and real(k) else v for k, v in settings.items()}
 
 
 def digest(data: Dataset) -> str:
@@ -192,17 +205,19 @@ def _source(stem: str) -> str:
     return f"{images} --backbone {backbone or 'resnet20'}"
 
 
-def _first_equal(settled: dict[float, dict[str, Any]], epsilon: float) -> int:
-    values = list(settled.values())
-    return values.index(settled[epsilon])
+def _first_equal(settings: dict[float, dict[str, Any]], epsilon: float) -> int:
+    values = list(settings.values())
+    return values.index(settings[epsilon])
 
 
-def _budget(epsilon: float, delta: float) -> Budget | None:
-    return None if epsilon == math.inf else Budget(epsilon, delta)
+def _content(name: str) -> str:
+    """A method or model for the id of a run: wherever its file lies, and whatever else lies there."""
+    return f"{Path(name).name} {extensions.fingerprint(name)}" if extensions.is_file(name) else name
 
 
-def _preset_epsilon(epsilon: float) -> float:
-    return min(epsilon, 1e6)  # a preset is chosen by the nearest log epsilon; without noise, the largest
+def budget_at(epsilon: float, delta: float) -> Budget:
+    """The budget of a grid's epsilon."""
+    return NO_PRIVACY if epsilon == math.inf else Budget(epsilon, delta)
 
 
 def _distinct(name: str, what: str, labels: Sequence[Any]) -> None:

@@ -7,16 +7,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from fedsofim import extensions
+from fedsofim.core.budget import budget_of
 from fedsofim.errors import InputError, unknown
 from fedsofim.experiments.grid import Entry, Experiment, Partition
 
 _KEYS = ("name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", "rounds",
-         "clip", "trust", "weights")  # fmt: skip
+         "clip", "trust", "weights", "model")  # fmt: skip
 _OWN = ("method", "sweep", "search")  # of a method's table; all other keys are the method's settings
 
 
 def read_experiment(path: Path) -> Experiment:
-    """The experiment a TOML file describes; `tuned` and datasets are found relative to that file."""
+    """The experiment a TOML file describes; `tuned`, datasets and Python files are found relative to that file."""
     table = read_toml(path)
     _known(f"key in {path.name}", table, _KEYS)
     for needed in ("datasets", "epsilons"):
@@ -27,11 +29,12 @@ def read_experiment(path: Path) -> Experiment:
     labels = {e.label for e in own}
     chosen = tuple([e for e in entries if e.label not in labels] + own)
     rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights") if k in table}
+    rest |= {"model": _beside(path, table["model"])} if "model" in table else {}
     return Experiment(
         name=table.get("name", path.stem),
         datasets=tuple(_list(path, table, "datasets", str)),
         entries=chosen,
-        epsilons=tuple(float(e) for e in _list(path, table, "epsilons", (int, float))),
+        epsilons=tuple(_epsilon(path, "epsilons", e) for e in _list(path, table, "epsilons", (int, float, str))),
         seeds=tuple(_list(path, table | {"seeds": table.get("seeds", [0, 1, 2])}, "seeds", int)),
         partitions=tuple(_partition(path, p) for p in table.get("partitions", [{}])),
         **rest,
@@ -53,13 +56,15 @@ def _entries(path: Path, label: str, given: Any) -> Iterable[Entry]:
     if not isinstance(given, dict) or "method" not in given:
         raise InputError(f"{path}: methods.{label} needs method = NAME, for example method = 'fedsofim'")
     settings = {k: v for k, v in given.items() if k not in _OWN and not isinstance(v, dict)}
-    by_epsilon = {_epsilon(path, label, k): v for k, v in given.items() if k not in _OWN and isinstance(v, dict)}
+    by_epsilon = {
+        _epsilon(path, f"methods.{label}", k): v for k, v in given.items() if k not in _OWN and isinstance(v, dict)
+    }
     sweep = given.get("sweep", {})
     for values in itertools.product(*sweep.values()):
         more = dict(zip(sweep, values, strict=True))
         suffix = "".join(f" {k}={v:g}" if isinstance(v, int | float) else f" {k}={v}" for k, v in more.items())
         overridden = {e: {**s, **more} for e, s in by_epsilon.items()}
-        yield Entry(label + suffix, given["method"], {**settings, **more}, overridden)
+        yield Entry(label + suffix, _beside(path, given["method"]), {**settings, **more}, overridden)
 
 
 def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:
@@ -80,11 +85,16 @@ def _partition(path: Path, given: Any) -> Partition:
     return Partition(**given)
 
 
-def _epsilon(path: Path, label: str, key: str) -> float:
+def _epsilon(path: Path, where: str, value: Any) -> float:
     try:
-        return float(key)
-    except ValueError:
-        raise InputError(f"{path}: methods.{label}.{key} is a table; expected an epsilon as its name") from None
+        return budget_of(value, 0.5).epsilon
+    except InputError as error:
+        raise InputError(f"{path}: {where}: {error}") from None
+
+
+def _beside(path: Path, name: Any) -> str:
+    """A method or model by its name, or by its file, which is found from the experiment's."""
+    return str((path.parent / str(name)).resolve()) if extensions.is_file(name) else str(name)
 
 
 def _list(path: Path, table: dict[str, Any], key: str, kind: Any) -> list[Any]:

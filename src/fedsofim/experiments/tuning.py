@@ -7,20 +7,21 @@ about which method *can* do better, not guarantees for the records that were sea
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedsofim.core.budget import Budget
+from fedsofim.core.budget import epsilon_stated, in_words, stated
+from fedsofim.core.models import make_model
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, unknown
 from fedsofim.experiments import search_spaces
-from fedsofim.experiments.grid import Entry, Experiment, read_dataset
-from fedsofim.experiments.runner import append, mend
-from fedsofim.files import write_whole
+from fedsofim.experiments.grid import Entry, Experiment, budget_at, read_dataset
+from fedsofim.experiments.journal import append, mend
+from fedsofim.files import write_text
+from fedsofim.progress import progress_bar
 from fedsofim.simulation import sweep
 
 STRATEGIES = ("paper", "common", "random", "grid")
@@ -59,29 +60,29 @@ class Winner:
     trials: int
 
 
-def tune(experiment: Experiment, search: Search, out: Path, bar: Callable[..., Any], folder: Path,
-         grids: dict[str, Any]) -> list[Winner]:  # fmt: skip
+def search_settings(
+    experiment: Experiment, search: Search, out: Path, folder: Path, grids: dict[str, Any]
+) -> list[Winner]:
     """The best settings of every method and budget, written to `out` as a file that `compare` reads."""
     if len(experiment.datasets) != 1:
         raise InputError(f"{experiment.name} has {len(experiment.datasets)} datasets; tune one at a time")
-    data = held_out(experiment.partitions[0].deal(read_dataset(experiment.datasets[0], folder)), search)
-    trials = Trials(out.with_suffix(".trials.jsonl"))
+    split = held_out(experiment.partitions[0].deal(read_dataset(experiment.datasets[0], folder)), search)
+    tuning = Tuning(experiment, search, split, Trials(out.with_suffix(".trials.jsonl")))
     winners = []
     jobs = [(entry, epsilon) for entry in experiment.entries for epsilon in experiment.epsilons]
-    with bar(f"tune {experiment.name}", len(jobs)) as advance:
+    with progress_bar(f"tune {experiment.name}", len(jobs)) as progress:
         for done, (entry, epsilon) in enumerate(jobs, start=1):
-            winners.append(best(experiment, search, data, entry, epsilon, trials, grids.get(entry.label)))
-            if advance is not None:
-                advance(done)
-    write_winners(out, winners, search, data)
+            winners.append(best(tuning, entry, epsilon, grids.get(entry.label)))
+            progress.at(done)
+    write_winners(out, winners, search, split)
     return winners
 
 
-def held_out(data: Split, search: Search) -> Split:
+def held_out(split: Split, search: Search) -> Split:
     """The split without a random share of each client's records; those become the set to score on."""
     random = np.random.default_rng(search.seed)
     kept, scored = [], []
-    for part in data.parts:
+    for part in split.parts:
         order = random.permutation(part)
         cut = min(math.ceil(search.holdout * len(part)), len(part) - 1)  # every client keeps a record
         scored.append(order[:cut])
@@ -89,23 +90,45 @@ def held_out(data: Split, search: Search) -> Split:
     rows = np.sort(np.concatenate(scored))
     train = split.dataset
     validation = replace(train, x_test=train.x_train[rows], y_test=train.y_train[rows])
-    return Split(validation, tuple(kept), f"{data.description}, {search.holdout:g} held out")
+    return Split(validation, tuple(kept), f"{split.description}, {search.holdout:g} held out")
 
 
-def best(experiment: Experiment, search: Search, data: Split, entry: Entry, epsilon: float, trials: "Trials",
-         grid: Any) -> Winner:  # fmt: skip
+class Tuning(NamedTuple):
+    """What all searches of one call share."""
+
+    experiment: Experiment
+    search: Search
+    split: Split  # scored on the records held out of it
+    trials: "Trials"
+
+
+def best(tuning: Tuning, entry: Entry, epsilon: float, grid: Any) -> Winner:
     """One method under one budget: stage after stage, the best setting so far stays in the race."""
-    budget = None if epsilon == math.inf else Budget(epsilon, experiment.delta)
+    trials = tuning.trials
     found: list[tuple[float, Settings]] = []
-    for stage in stages(search, entry.method, grid):
+    for stage in stages(tuning.search, entry.method, grid):
         settings = [{**s, **_fixed(entry)} for s in stage]
         new = [s for s in settings if trials.get(entry, epsilon, s) is None]
-        scores = sweep.score(data, entry.method, new, budget, search.rounds, search.seed, experiment.clip)
-        for s, accuracy in zip(new, scores, strict=True):
+        for s, accuracy in zip(new, _scores(tuning, entry.method, new, epsilon), strict=True):
             trials.add(entry, epsilon, s, float(accuracy))
         found += [(trials.get(entry, epsilon, s) or 0.0, s) for s in settings]
     accuracy, settings = max(found, key=lambda pair: pair[0])
     return Winner(entry, epsilon, settings, accuracy, len(found))
+
+
+def _scores(tuning: Tuning, method: str, settings: list[Settings], epsilon: float) -> np.ndarray:
+    """Accuracy of each of the settings on the records held out."""
+    e, search = tuning.experiment, tuning.search
+    return sweep.score(
+        tuning.split,
+        method,
+        settings,
+        budget_at(epsilon, e.delta),
+        search.rounds,
+        seed=search.seed,
+        clip=e.clip,
+        model=make_model(e.model),
+    )
 
 
 def stages(search: Search, method: str, grid: Any) -> list[list[Settings]]:
@@ -143,7 +166,9 @@ class Trials:
         self.path = path
         mend(path)
         lines = path.read_text().splitlines() if path.exists() else []
-        self.known = {(t["label"], t["epsilon"], t["settings"]): t["accuracy"] for t in map(json.loads, lines)}
+        self.known = {
+            (t["label"], epsilon_stated(t["epsilon"]), t["settings"]): t["accuracy"] for t in map(json.loads, lines)
+        }
 
     def get(self, entry: Entry, epsilon: float, settings: Settings) -> float | None:
         return self.known.get((entry.label, epsilon, json.dumps(settings, sort_keys=True)))
@@ -153,10 +178,10 @@ class Trials:
         text = json.dumps(settings, sort_keys=True)
         score = round(accuracy, 4) if math.isfinite(accuracy) else 0.0
         self.known[entry.label, epsilon, text] = score
-        append(self.path, {"label": entry.label, "epsilon": epsilon, "settings": text, "accuracy": score})
+        append(self.path, {"label": entry.label, "epsilon": stated(epsilon), "settings": text, "accuracy": score})
 
 
-def write_winners(path: Path, winners: list[Winner], search: Search, data: Split) -> None:
+def write_winners(path: Path, winners: list[Winner], search: Search, split: Split) -> None:
     """The winners as TOML, with how they were found and what that did not cover."""
     lines = [
         f"# Settings chosen by `fedsofim tune --strategy {search.strategy}` on {split.dataset.name}:",
@@ -167,7 +192,9 @@ def write_winners(path: Path, winners: list[Winner], search: Search, data: Split
         mine = [w for w in winners if w.entry.label == label]
         lines += ["", f'[methods."{label}"]', f'method = "{mine[0].entry.method}"']
         for w in mine:
-            lines += [f'[methods."{label}"."{w.epsilon:g}"]  # validation {w.accuracy:.2f} %, {w.trials} trials']
+            lines += [
+                f'[methods."{label}"."{in_words(w.epsilon)}"]  # validation {w.accuracy:.2f} %, {w.trials} trials'
+            ]
             lines += [f"{k} = {json.dumps(v)}" for k, v in w.settings.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, lambda file: file.write(("\n".join(lines) + "\n").encode()))
+    write_text(path, "\n".join(lines) + "\n")

@@ -95,7 +95,9 @@ def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | 
     values = _preset(name, str(chosen), epsilon) if chosen is not None else {}
     for key, value in given.items():
         values[key] = _value(name, build, key, value)
-    needed = [k for k, p in inspect.signature(build).parameters.items() if p.default is p.empty and p.kind not in _STARS]
+    needed = [
+        k for k, p in inspect.signature(build).parameters.items() if p.default is p.empty and p.kind not in _STARS
+    ]
     if missing := [k for k in needed if k not in values]:
         raise InputError(f"{name} needs {', '.join(missing)}; set it with --set {missing[0]}=VALUE")
     return values

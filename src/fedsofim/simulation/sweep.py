@@ -20,6 +20,7 @@ from fedsofim import methods
 from fedsofim.core.budget import Budget
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.method import Method, Setup
+from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 from fedsofim.core.pooled import can_pool
@@ -33,22 +34,35 @@ from fedsofim.simulation.training import plan_for
 _NUMBERS = 2**24  # numbers in the largest array of a sweep
 
 
-def score(split: Split, name: str, settings: list[dict[str, Any]], budget: Budget, rounds: int,
-          seed: int = 0, clip: float = 10.0) -> np.ndarray:  # fmt: skip
+Settings = list[dict[str, Any]]
+
+
+def score(
+    split: Split, name: str, settings: Settings, budget: Budget, rounds: int, *, seed: int = 0, **how: Any
+) -> np.ndarray:
     """Final accuracy on `split`'s test part of each of the settings; NaN where parameters overflowed."""
-    return scores(split, name, settings, budget, rounds, (seed,), clip)[:, 0]
+    return scores(split, name, settings, budget, rounds, seeds=(seed,), **how)[:, 0]
 
 
-def scores(split: Split, name: str, settings: list[dict[str, Any]], budget: Budget, rounds: int,
-           seeds: Sequence[int], clip: float = 10.0) -> np.ndarray:  # fmt: skip
+def scores(
+    split: Split,
+    name: str,
+    settings: Settings,
+    budget: Budget,
+    rounds: int,
+    *,
+    seeds: Sequence[int],
+    clip: float = 10.0,
+    model: Model | None = None,
+) -> np.ndarray:
     """The same for several seeds: accuracies (settings, seeds), all from one compiled program."""
     out = np.full((len(settings), len(seeds)), np.nan)
     groups: dict[tuple, list[int]] = {}
     for i, given in enumerate(settings):
-        groups.setdefault(parts(given)[:2], []).append(i)
+        groups.setdefault(parts(given, name)[:2], []).append(i)
     for (fixed, numbers), rows in groups.items():
-        plan = plan_for(split, sweepable(name, fixed, numbers), budget, rounds, clip=clip)
-        out[rows] = _score_group(plan, split, [parts(settings[i])[2] for i in rows], seeds)
+        plan = plan_for(split, sweepable(name, fixed, numbers), budget, rounds, clip=clip, model=model)
+        out[rows] = _score_group(plan, split, [parts(settings[i], name)[2] for i in rows], seeds)
     return out
 
 
@@ -81,13 +95,16 @@ def sweepable(name: str, fixed: tuple[tuple[str, Any], ...], numbers: tuple[str,
     return Method(name, plain.client if pooled else client, server, init, plain.memory, setup, plain.note)
 
 
-def parts(settings: dict[str, Any]) -> tuple[tuple, tuple[str, ...], np.ndarray]:
+def parts(settings: dict[str, Any], method: str) -> tuple[tuple, tuple[str, ...], np.ndarray]:
     """What is compiled in, the names of the numbers that are not, and those numbers.
 
-    >>> parts({"lr": 0.5, "warmup": 10})
+    A stranger's method may look at its numbers in Python, which inputs cannot be: all of its settings are compiled in.
+
+    >>> parts({"lr": 0.5, "warmup": 10}, "fedsofim")
     ((('warmup', 10),), ('lr',), array([0.5], dtype=float32))
     """
-    numbers = tuple(sorted(k for k, v in settings.items() if isinstance(v, float)))
+    ours = method in methods.PUBLISHED
+    numbers = tuple(sorted(k for k, v in settings.items() if ours and isinstance(v, float)))
     fixed = tuple(sorted((k, v) for k, v in settings.items() if k not in numbers))
     return fixed, numbers, np.array([settings[n] for n in numbers], np.float32)
 

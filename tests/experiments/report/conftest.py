@@ -1,7 +1,6 @@
 """A finished small grid, made once for all tests of the report."""
 
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +34,7 @@ def finished(tmp_path_factory) -> Path:
         rounds=20,
         partitions=(Partition("dirichlet", 3, 0.5, 1),),
     )
-    run_experiment(experiment, folder / "out", lambda label, total: nullcontext(None), folder)
+    run_experiment(experiment, folder / "out", folder)
     return folder / "out"
 
 

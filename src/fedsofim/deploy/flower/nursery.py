@@ -14,21 +14,6 @@ import sys
 import warnings
 from pathlib import Path
 
-#: Run by `python -S`, so it may use the standard library only. The exit code comes back as one byte.
-HAND_OVER = """
-import json, os, socket, sys
-s = socket.socket(socket.AF_UNIX)
-os.chdir(os.path.dirname(sys.argv[1]))  # a socket's own path may have 100 letters only
-try:
-    s.connect(os.path.basename(sys.argv[1]))
-except OSError:
-    os.execv(sys.argv[2], [sys.argv[2], "-c", "from fedsofim.deploy.flower.pinned import worker; worker()", *sys.argv[3:]])
-s.sendall(json.dumps(sys.argv[3:]).encode() + b"\\n")
-code = s.recv(1)
-sys.exit(code[0] if code else 1)
-"""
-
-
 def run_nursery(path: Path) -> None:
     """Serve until told to stop."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported: its helpers would be threads

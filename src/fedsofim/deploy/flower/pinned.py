@@ -7,17 +7,8 @@ and refusals in place of every other worker. If a new Flower changes how that wo
 and nothing is released.
 """
 
-import os
-import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-
-from fedsofim.deploy.flower.nursery import HAND_OVER
-from fedsofim.errors import InputError
-
-NURSERY = "nursery.sock"
-_OTHERS = ("flwr-agentapp", "flwr-connector", "flwr-model", "flwr-serverapp", "flwr-simulation")
 
 
 def patched() -> Callable[[], None]:
@@ -47,40 +38,3 @@ def worker() -> None:
 
 def _refuse(*a: object, **k: object) -> None:
     raise RuntimeError("a node installs nothing that a server asks for")
-
-
-def commands(folder: Path) -> Path:
-    """A folder of worker commands for a node: ours, and refusals."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hand_over.py").write_text(HAND_OVER)
-    python, socket = sys.executable, folder / NURSERY
-    ours = f'#!/bin/sh\nexec "{python}" -S "{folder}/hand_over.py" "{socket}" "{python}" "$@"\n'
-    _script(folder / "flwr-clientapp", ours)
-    for name in _OTHERS:
-        _script(folder / name, f'#!/bin/sh\necho "fedsofim: a node does not run {name}" >&2\nexit 1\n')
-    return folder
-
-
-def _script(path: Path, text: str) -> None:
-    path.write_text(text)
-    path.chmod(0o755)
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """The environment of a node's SuperNode: our workers first, Flower's commands from this installation."""
-    found = shutil.which("flower-supernode", path=str(Path(sys.executable).parent)) or shutil.which("flower-supernode")
-    if found is None:
-        raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'")
-    path = os.pathsep.join([str(commands(folder / "workers")), str(Path(found).parent), os.environ.get("PATH", "")])
-    own = {"PATH": path, "FLWR_HOME": str(folder / "flwr"), "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled")}
-    return {**os.environ, **FLOWER, **own}
-
-
-#: No telemetry, no update check, no installation of what an app asks for; prompt workers, compiled code kept.
-FLOWER = {
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
-}

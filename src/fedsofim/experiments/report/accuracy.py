@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedsofim.core.budget import in_words
 from fedsofim.experiments.report.results import Result, Results
-from fedsofim.experiments.report.table import Cell, Table, number, spread, text
+from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, spread, text
 
 REFERENCE = "fedgd"  # the method whose final accuracy sets the target
 
@@ -21,7 +22,7 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
         best = {t: max(at(runs, t)[0] for runs in honest) for t in rounds}
         for method, runs in block:
             cells = [spread(*at(runs, t), bold=within_budget(runs) and at(runs, t)[0] == best[t]) for t in rounds]
-            rows.append((Cell(f"{epsilon:g}", epsilon), text(marked(results, method)), *cells, spent_cell(runs)))
+            rows.append((budget_cell(epsilon), text(marked(results, method)), *cells, spent_cell(runs)))
     columns = ("ε", "method", *(f"round {t}" for t in rounds), "ε spent (ledger)")
     how = f"mean ± sample std over {seeds_of(results)} seeds"
     note = f"Test accuracy in percent, {how}; best of those within their budget in bold."
@@ -49,7 +50,7 @@ def rounds_to_target(results: Results, place: tuple[str, str], share: float = 0.
                 first = first_round(mine, target)
                 rows.append(
                     (
-                        Cell(f"{epsilon:g}", epsilon),
+                        budget_cell(epsilon),
                         text(marked(results, method)),
                         number(target),
                         Cell("not reached", np.inf) if first is None else Cell(str(first), first),
@@ -80,7 +81,7 @@ def time_table(results: Results) -> Table:
             (
                 text(f"{place[0]}, {place[1]}"),
                 text(method),
-                Cell(f"{epsilon:g}", epsilon),
+                budget_cell(epsilon),
                 number(None if base is None else seconds / base),
             )
         )
@@ -118,7 +119,7 @@ def tens(results: Results) -> list[int]:
 
 def spent_cell(runs: Sequence[Result]) -> Cell:
     """The ledger's epsilon of these runs."""
-    return Cell(f"{runs[0].spent:.4g}", runs[0].spent)
+    return budget_cell(runs[0].spent, digits=4)
 
 
 def within_budget(runs: Sequence[Result]) -> bool:
@@ -133,7 +134,7 @@ def marked(results: Results, method: str) -> str:
 
 def footnotes(results: Results) -> list[str]:
     """The notes of all methods that have one, and what did not stay finite."""
-    broken = sorted({f"{r.method} at ε = {r.epsilon:g}" for r in results.runs if not r.finite})
+    broken = sorted({f"{r.method} at ε = {in_words(r.epsilon)}" for r in results.runs if not r.finite})
     said = [f"* {method}: {note}." for method, note in results.notes.items()]
     return said + ([f"Parameters overflowed in: {', '.join(broken)}."] if broken else [])
 

@@ -3,7 +3,7 @@
 from fedsofim.experiments.report.accuracy import marked, slug
 from fedsofim.experiments.report.results import Result, Results, distinct
 from fedsofim.experiments.report.statistics import McNemar, holm, interval, paired
-from fedsofim.experiments.report.table import Cell, Table, number, text
+from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, text
 
 LEVEL = 0.05
 
@@ -71,7 +71,7 @@ def verdict(gaps: list[float]) -> str:
 def _gap_row(results: Results, epsilon: float, ours: str, other: str, gaps: list[float]) -> tuple[Cell, ...]:
     low, high = interval(gaps) or (None, None)
     mean = sum(gaps) / len(gaps)
-    return (Cell(f"{epsilon:g}", epsilon), text(marked(results, ours)), text(marked(results, other)),
+    return (budget_cell(epsilon), text(marked(results, ours)), text(marked(results, other)),
             number(mean, signed=True), number(low, signed=True), number(high, signed=True),
             text(verdict(gaps)))  # fmt: skip
 
@@ -90,7 +90,7 @@ def _pairs(results: Results, place: tuple[str, str]) -> list[tuple[Result, Resul
 def _row(results: Results, a: Result, b: Result, test: McNemar, adjusted: float) -> tuple[Cell, ...]:
     better = {"first": a.method, "second": b.method, "none": "neither"}
     decided = McNemar(test.n10, test.n01, test.chi2, adjusted, test.exact).direction(LEVEL)
-    return (Cell(f"{a.epsilon:g}", a.epsilon), Cell(str(a.seed), a.seed), text(marked(results, a.method)),
+    return (budget_cell(a.epsilon), Cell(str(a.seed), a.seed), text(marked(results, a.method)),
             text(marked(results, b.method)), Cell(str(test.n10), test.n10), Cell(str(test.n01), test.n01),
             number(test.chi2), _p(test.p, test.exact), _p(adjusted), text(better[decided]))  # fmt: skip
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from fedsofim.experiments.report.accuracy import footnotes, marked
 from fedsofim.experiments.report.results import Result, Results
-from fedsofim.experiments.report.table import Cell, Table, number, text
+from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, text
 
 
 def ledger_table(results: Results) -> Table:
@@ -14,9 +14,9 @@ def ledger_table(results: Results) -> Table:
         for site in run.privacy["ledger"]:
             releases = int(site["releases"])
             rows.append(
-                (Cell(f"{run.epsilon:g}", run.epsilon), text(marked(results, run.method)), text(site["what"]),
+                (budget_cell(run.epsilon), text(marked(results, run.method)), text(site["what"]),
                  Cell(str(releases), releases), number(site["sensitivity"], 3), number(site["multiplier"], 3),
-                 Cell(f"{run.spent:.4g}", run.spent), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]))
+                 budget_cell(run.spent, digits=4), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]))
             )  # fmt: skip
     columns = (
         "ε asked",
@@ -41,7 +41,7 @@ def ledger_table(results: Results) -> Table:
 def settings_table(results: Results) -> Table:
     """The settings of every method and budget; what is not listed has its default."""
     rows = [
-        (text(run.dataset), Cell(f"{run.epsilon:g}", run.epsilon), text(marked(results, run.method)), text(run.factory),
+        (text(run.dataset), budget_cell(run.epsilon), text(marked(results, run.method)), text(run.factory),
          text(", ".join(f"{k} = {v}" for k, v in run.settings.items()) or "defaults"))
         for run in one_per_setting(results)
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from fedsofim.experiments.report.table import Table
-from fedsofim.files import write_whole
+from fedsofim.files import write_text
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def write_page(path: Path, title: str, about: str, sections: Sequence[Section], 
     source = files("fedsofim.experiments.report").joinpath("page.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
     body = template.render(title=title, about=about, sections=sections, warnings=warnings, numeric=_numeric)
-    write_whole(path, lambda file: file.write(body.encode()))
+    write_text(path, body)
 
 
 def _numeric(table: Table, column: int) -> bool:

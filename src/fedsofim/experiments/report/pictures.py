@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.ticker import NullFormatter
 
+from fedsofim.core.budget import in_words
 from fedsofim.experiments.report.accuracy import at
 from fedsofim.experiments.report.results import Results, distinct
 from fedsofim.experiments.report.table import Table
@@ -25,7 +26,7 @@ def convergence(results: Results, place: Place, path: Path) -> None:
         for axes, epsilon in zip(panels.flat, epsilons, strict=False):
             series = {m: [r.trace for r in results.select(place, m, epsilon)] for m in results.methods}
             draw_curves(axes, {m: traces for m, traces in series.items() if traces}, look)
-            axes.set_title(f"ε = {epsilon:g}")
+            axes.set_title(f"ε = {in_words(epsilon)}")
         for axes in list(panels.flat)[len(epsilons) :]:
             axes.set_visible(False)
         _legend_below(figure, panels.flat[0])
@@ -45,7 +46,8 @@ def privacy_utility(results: Results, place: Place, path: Path) -> None:
                 axes.errorbar(e, mean, yerr=[s or 0.0 for s in std], color=style.colour, linestyle=style.dash,
                               marker=style.marker, markersize=5, capsize=2, linewidth=1.3, label=method)  # fmt: skip
         axes.set_xscale("log")
-        axes.set_xticks(results.epsilons, [f"{e:g}" for e in results.epsilons])
+        finite = [e for e in results.epsilons if np.isfinite(e)]  # no-privacy has no place on this axis
+        axes.set_xticks(finite, [f"{e:g}" for e in finite])
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("ε of the budget")
         axes.set_ylabel(f"test accuracy after round {results.rounds} (%)")
@@ -70,7 +72,7 @@ def bars(results: Results, place: Place, path: Path) -> None:
             lows.append(float((mean - std).min()))
         bottom = min(lows) - 5 if min(lows) > 30 else 0.0  # cut the axis only where all bars are long
         axes.set_ylim(bottom=bottom)
-        axes.set_xticks(range(len(results.epsilons)), [f"ε = {e:g}" for e in results.epsilons])
+        axes.set_xticks(range(len(results.epsilons)), [f"ε = {in_words(e)}" for e in results.epsilons])
         axes.set_ylabel("test accuracy (%)" + ("; the axis does not start at 0" if bottom else ""))
         axes.grid(axis="x", visible=False)
         _legend_below(figure, axes)
@@ -78,7 +80,7 @@ def bars(results: Results, place: Place, path: Path) -> None:
 
 def rho_curve(results: Results, place: Place, path: Path) -> None:
     """Final accuracy over rho, one line per budget."""
-    names = [f"ε = {e:g}" for e in results.epsilons]
+    names = [f"ε = {in_words(e)}" for e in results.epsilons]
     look = looks(names)
     with drawing(path, (6.2, 3.8)) as figure:
         axes = figure.subplots()
@@ -133,7 +135,7 @@ def rounds_bars(results: Results, table: Table, path: Path) -> None:
             axes.set_yticks(range(len(names)), names)
             axes.set_xlim(0, results.rounds * 1.15)
             axes.set_xlabel("rounds")
-            axes.set_title(f"ε = {epsilon:g}")
+            axes.set_title(f"ε = {in_words(epsilon)}")
             axes.grid(axis="y", visible=False)
         panels[0].invert_yaxis()  # the panels share it, so once
 

@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from fedsofim.core.budget import epsilon_stated, in_words
 from fedsofim.errors import InputError
-from fedsofim.experiments.runner import GRID, read_runs, unpack
-from fedsofim.files import write_whole
+from fedsofim.experiments.journal import GRID, from_text, read_runs
+from fedsofim.files import write_text
 from fedsofim.simulation.simulator import Trace
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """One finished run."""
 
@@ -41,9 +41,8 @@ class Result:
 
     @property
     def spent(self) -> float:
-        """The ledger's epsilon; a summary says None where it is infinite, since JSON has no infinity."""
-        epsilon = self.privacy["epsilon"]
-        return math.inf if epsilon is None else float(epsilon)
+        """The ledger's epsilon."""
+        return epsilon_stated(self.privacy["epsilon"])
 
     @property
     def note(self) -> str:
@@ -98,7 +97,7 @@ class Results:
         ]
 
     def labels(self, dataset: str) -> np.ndarray:
-        return unpack(self.grid["labels"][dataset])
+        return from_text(self.grid["labels"][dataset])
 
 
 def read_results(folder: Path) -> Results:
@@ -117,20 +116,14 @@ def _result(run: dict[str, Any]) -> Result:
     accuracy = np.array(run["accuracy"])
     loss = np.array([np.nan if v is None else v for v in run["loss"]], float)
     trace = Trace(np.arange(1, len(accuracy) + 1), accuracy, loss)
+    same = ("dataset", "partition", "seed", "settings", "privacy", "finite", "seconds", "environment")
     return Result(
-        run["dataset"],
-        run["partition"],
-        run["label"],
-        run["epsilon"],
-        run["seed"],
-        run["settings"],
-        run["method"],
-        trace,
-        unpack(run["predictions"]),
-        run["privacy"],
-        run["finite"],
-        run["seconds"],
-        run["environment"],
+        **{key: run[key] for key in same},
+        method=run["label"],
+        factory=run["method"],
+        epsilon=epsilon_stated(run["epsilon"]),
+        trace=trace,
+        predictions=from_text(run["predictions"]),
     )
 
 
@@ -146,15 +139,15 @@ def write_rows(results: Results, path: Path) -> None:
                     r.dataset,
                     r.partition,
                     r.method,
-                    f"{r.epsilon:g}",
-                    f"{r.spent:.6g}",
+                    in_words(r.epsilon),
+                    in_words(r.spent),
                     r.seed,
                     t,
                     f"{accuracy:.2f}",
                     f"{loss:.4f}",
                 ]
             )
-    write_whole(path, lambda file: file.write(text.getvalue().encode()))
+    write_text(path, text.getvalue())
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:

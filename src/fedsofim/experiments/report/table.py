@@ -2,10 +2,12 @@
 
 import csv
 import io
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedsofim.files import write_whole
+from fedsofim.core.budget import WITHOUT
+from fedsofim.files import write_text
 
 _LATEX = {
     "&": r"\&",
@@ -93,7 +95,7 @@ class Table:
             ("tex", self.latex() + "\n"),
             ("csv", self.csv()),
         ):
-            write_whole(folder / f"{self.name}.{suffix}", lambda file, body=body: file.write(body.encode()))
+            write_text(folder / f"{self.name}.{suffix}", body)
 
 
 def text(words: object) -> Cell:
@@ -105,6 +107,11 @@ def number(value: float | None, digits: int = 2, bold: bool = False, signed: boo
     if value is None:
         return Cell("none", float("-inf"))
     return Cell(f"{value:{'+' if signed else ''}.{digits}f}", float(value), bold)
+
+
+def budget_cell(epsilon: float, digits: int = 6) -> Cell:
+    """An epsilon; infinite ones sort last and read no-privacy."""
+    return Cell(f"{epsilon:.{digits}g}" if math.isfinite(epsilon) else WITHOUT, epsilon)
 
 
 def spread(mean: float, std: float | None, bold: bool = False) -> Cell:

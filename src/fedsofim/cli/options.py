@@ -1,0 +1,163 @@
+"""Options that several commands share, as frozen records: a command takes records, the command line shows their fields.
+
+    @grouped
+    def run(method: MethodOptions, output: OutputOptions) -> None: ...
+
+Each record also says what its options mean: the method, the data, the budget they describe.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, cast, get_type_hints
+
+import typer
+
+from fedsofim import methods
+from fedsofim.core.budget import WITHOUT, Budget, budget_of
+from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.method import Method
+from fedsofim.core.models import HEAD, make_model
+from fedsofim.data import Dataset, load
+from fedsofim.data.partition import Split, by_owner, split
+from fedsofim.data.public_statistics import standardize_public
+from fedsofim.errors import InputError, one_of
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose records of options are spread out: every field becomes an option of its own."""
+    taken = inspect.signature(command, eval_str=True).parameters
+    records = {name: p.annotation for name, p in taken.items() if is_dataclass(p.annotation)}
+    flat = [spread for p in taken.values() for spread in _spread(p)]
+
+    def run(**given: Any) -> None:
+        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in records.items()}
+        command(**made, **given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {p.name: p.annotation for p in flat}
+    cast(Any, run).__signature__ = inspect.Signature(flat)
+    return run
+
+
+def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """The fields of a record, or the parameter itself."""
+    kind = parameter.annotation
+    if not is_dataclass(kind):
+        return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+    hints = get_type_hints(kind, include_extras=True)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name]) for f in fields(kind)]
+
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodOptions:
+    method: Annotated[str, typer.Option(help="A method's name (see `fedsofim methods`), or your own ./mine.py.")] = (
+        "fedsofim"
+    )
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A method parameter, name=value; repeatable.")] = None
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return methods.parse_settings(self.set_ or [])
+
+    def make(self, epsilon: float | None) -> Method:
+        return methods.make(self.method, self.settings, epsilon)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetOptions:
+    epsilon: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NUMBER", help=f"Privacy budget of every record over the whole run; {WITHOUT}: train without noise."
+        ),
+    ] = None
+    delta: Annotated[float, typer.Option(help="Probability the guarantee may fail; below 1/records.")] = 1e-5
+
+    def budget(self, otherwise: float = 1.0) -> Budget:
+        return budget_of(otherwise if self.epsilon is None else self.epsilon, self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    dataset: Annotated[
+        str, typer.Option(help="A dataset's name, or a file: .npz, .csv, .parquet; or your own ./mine.py.")
+    ] = "fashion"
+    label: Annotated[str | None, typer.Option(help="The column of a table that holds the labels.")] = None
+    drop: Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")] = None
+    test: Annotated[Path | None, typer.Option(help="A file with the test set, for your own data.")] = None
+    holdout: Annotated[float, typer.Option(help="Part of your own records held out where there is no test set.")] = 0.2
+    clients_from: Annotated[
+        Path | None, typer.Option(help="A folder with one file per client, instead of a partition.")
+    ] = None
+    source: Annotated[Path | None, typer.Option(help="A local copy of a dataset known by name.")] = None
+
+    def load(self) -> Dataset:
+        return load(
+            None if self.clients_from else self.dataset,
+            label=self.label,
+            drop=self.drop or (),
+            test=self.test,
+            holdout=self.holdout,
+            clients_from=self.clients_from,
+            source=self.source,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DealOptions:
+    clients: Annotated[int, typer.Option(help="Number of clients n.")] = 20
+    partition: Annotated[str, typer.Option(help="How records are dealt to clients: iid or dirichlet.")] = "dirichlet"
+    alpha: Annotated[float, typer.Option(help="Dirichlet concentration; small is uneven.")] = 0.5
+    split_seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 42
+
+    def deal(self, data: DataOptions, min_size: int = 1) -> Split:
+        """The data at its clients; a real federation's files are dealt already."""
+        one_of("partition", self.partition, ("iid", "dirichlet"))
+        dataset = data.load()
+        if dataset.owner is not None:
+            return by_owner(dataset)
+        return split(dataset, self.clients, self.alpha, self.split_seed, min_size, iid=self.partition == "iid")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    rounds: Annotated[int, typer.Option(help="Federated rounds T.")] = 70
+    clip: Annotated[float, typer.Option(help="Clipping norm of each record's gradient.")] = 10.0
+    trust: Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")] = (
+        "local"
+    )
+    weights: Annotated[str, typer.Option(help="uniform (the paper) or size (the pooled objective).")] = "uniform"
+    model: Annotated[str, typer.Option(help="A model's name, or your own ./mine.py.")] = HEAD
+    seed: Annotated[int, typer.Option(help="Seed of the initial weights and of the noise.")] = 0
+
+    def arguments(self) -> dict[str, Any]:
+        """As `train` takes them."""
+        same = {name: getattr(self, name) for name in ("rounds", "clip", "trust", "weights", "seed")}
+        return same | {"model": make_model(self.model)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaleOptions:
+    standardize: Annotated[str, typer.Option(help="none, private (charged) or public (--stats).")] = "none"
+    share: Annotated[float, typer.Option(help="Part of the budget for --standardize private.")] = 0.05
+    radius: Annotated[float, typer.Option(help="Public guess of a record's largest norm, for private.")] = 10.0
+    stats: Annotated[Path | None, typer.Option(help="Statistics of public images, for --standardize public.")] = None
+
+    def moments(self) -> FeatureMoments | None:
+        """What has to be released for it, if anything."""
+        one_of("standardize", self.standardize, ("none", "private", "public"))
+        return FeatureMoments(self.share, self.radius) if self.standardize == "private" else None
+
+    def apply(self, dealt: Split) -> Split:
+        """The split standardised by public statistics, where that was asked for."""
+        if (self.standardize == "public") != (self.stats is not None):
+            raise InputError(
+                "--standardize public and --stats FILE go together; fedsofim features --public-stats makes it"
+            )
+        return dealt if self.stats is None else replace(dealt, dataset=standardize_public(dealt.dataset, self.stats))

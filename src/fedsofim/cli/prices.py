@@ -1,0 +1,63 @@
+"""`fedsofim privacy` and `methods`: what a method releases and costs, before any record is read."""
+
+import json
+from typing import Annotated, Any, cast
+
+import typer
+
+from fedsofim.cli import tables
+from fedsofim.cli.method_list import describe_all
+from fedsofim.cli.options import BudgetOptions, Json, MethodOptions, grouped
+from fedsofim.core.models import softmax_head
+from fedsofim.core.plan import make_plan
+from fedsofim.core.summary import privacy_summary
+from fedsofim.errors import InputError, expect_whole
+
+
+@grouped
+def privacy(
+    method: MethodOptions,
+    budget: BudgetOptions,
+    rounds: Annotated[int, typer.Option(help="Federated rounds T.")] = 70,
+    clients: Annotated[int, typer.Option(help="Number of clients n.")] = 20,
+    sigma_g: Annotated[float | None, typer.Option(help="The paper's noise multiplier, to get epsilon back.")] = None,
+    clip: Annotated[float, typer.Option(help="Clipping norm of each record's gradient.")] = 10.0,
+    records: Annotated[int | None, typer.Option(help="Records per client, for the noise of the average.")] = None,
+    trust: Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")] = (
+        "local"
+    ),
+    json_: Json = False,
+) -> None:
+    """Price a method: the noise a budget needs, or (--sigma-g) the epsilon a noise level spends."""
+    if (budget.epsilon is None) == (sigma_g is None):
+        raise InputError("give either --epsilon (to get the noise) or --sigma-g (to get epsilon back)")
+    expect_whole("clients", clients, 1)
+    asked = budget.budget()
+    plan = make_plan(
+        method.make(None if budget.epsilon is None else asked.epsilon),
+        softmax_head(),
+        sizes=[records or 1] * clients,
+        shape=(64,),
+        classes=10,
+        budget=asked,
+        rounds=rounds,
+        clip=clip,
+        trust=cast(Any, trust),
+        multiplier=None if sigma_g is None else sigma_g / clients**0.5,
+    )
+    summary = {"method": plan.method.name, "clients": clients, **privacy_summary(plan)}
+    if records is None:
+        summary["noise_std"] = None
+    if json_:
+        print(json.dumps(summary))
+    else:
+        tables.prices(summary)
+
+
+def methods(json_: Json = False) -> None:
+    """Every method with its parameters, what it releases and what a client keeps."""
+    described = describe_all()
+    if json_:
+        print(json.dumps(described))
+    else:
+        tables.methods(described)

@@ -1,0 +1,53 @@
+"""`fedsofim run`: one method under one budget in the simulator."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsofim.cli import tables
+from fedsofim.cli.options import (
+    BudgetOptions,
+    DataOptions,
+    DealOptions,
+    Json,
+    MethodOptions,
+    ScaleOptions,
+    TrainOptions,
+    grouped,
+)
+from fedsofim.progress import progress_bar
+from fedsofim.simulation.training import Run, train
+
+
+@grouped
+def run(
+    method: MethodOptions,
+    data: DataOptions,
+    budget: BudgetOptions,
+    deal: DealOptions,
+    training: TrainOptions,
+    scale: ScaleOptions,
+    out: Annotated[Path | None, typer.Option(help="Folder for result.json, params.npz and curve.png.")] = None,
+    json_: Json = False,
+) -> None:
+    """Train one method under one budget in the simulator."""
+    asked = budget.budget()
+    chosen, moments = method.make(asked.epsilon), scale.moments()
+    split = scale.apply(deal.deal(data))
+    with progress_bar(f"{chosen.name} on {split.dataset.name}", training.rounds) as progress:
+        result = train(split, chosen, asked, **training.arguments(), standardize=moments, progress=progress)
+    if out is not None:
+        write(result, out)
+    if json_:
+        print(json.dumps(result.summary()))
+        return
+    tables.result(result)
+    if out is not None:
+        print(f"wrote {out}/result.json, params.npz, curve.png")
+
+
+def write(result: Run, out: Path) -> None:
+    result.save(out)
+    result.plot(out / "curve.png")

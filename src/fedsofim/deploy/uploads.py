@@ -1,0 +1,106 @@
+"""What comes back from the nodes of a job: what is wrong with it, and its mean."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim.core.mechanisms import Independent
+from fedsofim.core.phase import Phase
+from fedsofim.core.programs import upload_shapes
+from fedsofim.deploy.clients import Client
+from fedsofim.deploy.job_state import JobState
+from fedsofim.deploy.secure_sum import Shares, step_of, unmasked
+from fedsofim.deploy.wire import Arrays
+from fedsofim.errors import InputError
+
+_ABSURD = 1000.0  # times the median norm of the round
+
+
+def faults(now: JobState, uploads: Mapping[str, Arrays]) -> dict[str, str]:
+    """What is wrong with the uploads received, by the name of the node; empty if all can be averaged."""
+    wanted = _wanted(now)
+    found = {name: why for name, arrays in uploads.items() if (why := _fault(arrays, wanted))}
+    if now.masked:
+        return found  # each upload by itself looks like noise
+    norms = {name: _norm(arrays) for name, arrays in uploads.items() if name not in found}
+    middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else math.inf
+    for client in now.clients:
+        norm, largest = norms.get(client.name, 0.0), _largest(now, client)
+        if norm > _ABSURD * max(middle, 1e-30):
+            why = f"{_ABSURD:g} times the round's median {middle:.3g}"
+            found[client.name] = f"its upload has norm {norm:.3g}, more than {why}"
+        elif norm > largest:
+            found[client.name] = f"its upload has norm {norm:.3g}; clip and noise allow no more than {largest:.3g}"
+    return found
+
+
+def _wanted(now: JobState) -> dict[str, Any]:
+    """Shapes of the arrays of one upload."""
+    upload = upload_shapes(now.program)
+    if now.masked:
+        return {"upload0": jax.ShapeDtypeStruct((_dim(upload),), np.uint64)}
+    return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload))}
+
+
+def _fault(arrays: Arrays, wanted: Mapping[str, Any]) -> str | None:
+    if set(arrays) != set(wanted):
+        return f"it sent arrays {sorted(arrays)}; expected {sorted(wanted)}"
+    for name, want in wanted.items():
+        have = arrays[name]
+        if have.dtype != want.dtype or have.shape != want.shape:
+            return f"its {name} is {have.dtype}{list(have.shape)}; expected {want.dtype}{list(want.shape)}"
+        if np.isnan(have).any():
+            return f"its {name} holds NaN"
+        if np.isinf(have).any():
+            return f"its {name} holds infinity"
+    return None
+
+
+def _largest(now: JobState, client: Client) -> float:
+    """What an upload's norm cannot reasonably exceed, where it is one clipped gradient with fresh noise."""
+    site = now.programs.by_phase[Phase.ROUND].sites[0]
+    plain = now.phase is Phase.ROUND and now.plan.pooled
+    if not plain or type(site.noise) is not Independent or site.sample < 1:
+        return math.inf
+    noise = now.job.stds[Phase.ROUND][0] * site.noise.scale * (math.sqrt(_dim(now.params)) + 10)  # 10 sigma
+    return 1.001 * (site.clip + noise / client.size)
+
+
+def _norm(arrays: Arrays) -> float:
+    return math.sqrt(sum(float(np.sum(np.square(a, dtype=np.float64))) for a in arrays.values()))
+
+
+def _dim(tree: Any) -> int:
+    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(tree))
+
+
+# --- the mean -----------------------------------------------------------------------------------------------
+
+
+def mean(now: JobState, uploads: Sequence[Arrays]) -> Any:
+    """The weighted mean of sound uploads, one of each client, in the order of the clients."""
+    if now.masked:
+        return _secure_mean(now, uploads)
+    shapes, weights = upload_shapes(now.program), now.plan.client_weights
+    leaves = [np.stack([u[f"upload{i}"] for u in uploads]) for i in range(len(jax.tree.leaves(shapes)))]
+    means = [jnp.tensordot(jnp.asarray(weights, leaf.dtype), jnp.asarray(leaf), 1) for leaf in leaves]
+    return jax.tree.unflatten(jax.tree.structure(shapes), means)
+
+
+def _secure_mean(now: JobState, uploads: Sequence[Arrays]) -> Any:
+    """The same from masked uploads; if their masks did not cancel, an error and no step."""
+    (site,) = now.program.sites
+    leaves, structure = jax.tree.flatten(now.params)
+    shares = Shares.of(now.job.peers, now.job.weights)
+    std = shares.std(now.job.stds[Phase.ROUND][0], site.query.ratio * site.clip, _dim(now.params))
+    total = unmasked([u["upload0"] for u in uploads], step_of(std))
+    largest = site.clip + std * math.sqrt(len(shares.names)) * (math.sqrt(len(total)) + 10)
+    if np.linalg.norm(total) > largest:
+        raise InputError("the masks do not cancel: some node was asked another question, or answered falsely")
+    parts = np.split(total, np.cumsum([math.prod(np.shape(leaf)) for leaf in leaves])[:-1])
+    shaped = [jnp.asarray(p.reshape(np.shape(leaf)), leaf.dtype) for p, leaf in zip(parts, leaves, strict=True)]
+    return jax.tree.unflatten(structure, shaped)

@@ -1,0 +1,69 @@
+"""A journal: one JSON object a line, each on disk before the next is begun, so that a kill loses at most one."""
+
+import base64
+import fcntl
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedsofim.errors import InputError
+
+RUNS, GRID, LOCK = "runs.jsonl", "grid.json", ".lock"  # the files of a folder of runs
+
+
+def append(path: Path, run: dict[str, Any]) -> None:
+    """One line, on disk when this returns."""
+    with path.open("ab") as file:
+        file.write(json.dumps(run).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def mend(path: Path) -> None:
+    """Cut off what a killed process left of its last line."""
+    if path.exists():
+        os.truncate(path, _whole_bytes(path))
+
+
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """The finished runs of a folder; a half-written last line does not count."""
+    path = folder / RUNS
+    if not path.exists():
+        return []
+    lines = path.read_bytes()[: _whole_bytes(path)].splitlines()
+    return [json.loads(line) for line in lines if line]
+
+
+def _whole_bytes(path: Path) -> int:
+    """Length of the part that consists of whole lines."""
+    return path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0
+
+
+@contextmanager
+def only_process(out: Path) -> Iterator[None]:
+    """Two processes appending to one folder would mix their rows; the lock goes when its process does."""
+    with (out / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{out}: another process is writing there; wait for it or choose another --out") from None
+        yield
+
+
+def to_text(values: np.ndarray) -> str:
+    """Small whole numbers as text.
+
+    >>> from_text(to_text(np.array([3, 1, 2]))).tolist()
+    [3, 1, 2]
+    """
+    return base64.b64encode(zlib.compress(np.asarray(values, "<u2").tobytes(), 9)).decode()
+
+
+def from_text(text: str) -> np.ndarray:
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), "<u2").astype(np.int32)

@@ -1,0 +1,65 @@
+"""`train`: what it measures, what it runs, what it refuses to call a result, and what it saves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from fedsofim.core.budget import Budget
+from fedsofim.core.method import Method
+from fedsofim.errors import InputError
+from fedsofim.methods.fedgd import fedgd
+from fedsofim.simulation.training import train
+from toy import make_toy
+
+
+def test_evaluated_rounds():
+    data = make_toy()
+    run = train(data, fedgd(lr=0.3), Budget(5.0), 13, every=5)
+    assert list(run.accuracy) == [5, 10, 13]
+    assert run.final_accuracy == run.accuracy[13]
+    guess = run.predict(data.dataset.x_test)
+    assert 100 * np.mean(guess == data.dataset.y_test) == pytest.approx(run.final_accuracy, abs=1e-3)
+
+
+def test_a_strangers_method_is_calibrated_and_run(toy):
+    """Heavy-ball at the client, with memory: nothing but this function is needed."""
+
+    def client(door, params, state, memory):
+        velocity = jax.tree.map(lambda v, g: 0.5 * v + g / door.size, memory, door.gradient(params))
+        return velocity, velocity
+
+    method = Method(
+        "heavyball",
+        client,
+        lambda mean, state, params, facts: (params - 0.2 * mean, state),
+        memory=lambda params: jax.tree.map(jnp.zeros_like, params),
+    )
+    run = train(toy, method, Budget(30.0), 30, clip=2.0)
+    assert run.plan.epsilon == pytest.approx(30.0)
+    assert run.final_accuracy > 70
+
+
+def test_one_client_and_a_client_of_one_record():
+    for sizes in ((50,), (1, 50), (1,) * 6):
+        run = train(make_toy(sizes=sizes), fedgd(lr=0.1), Budget(5.0), 3)
+        assert np.isfinite(run.final_accuracy)
+
+
+def test_a_diverged_run_is_an_error_not_a_result(toy):
+    with pytest.raises(InputError, match="lower lr"):
+        train(toy, fedgd(lr=1e38), Budget(0.1), 20)
+
+
+def test_features_too_large_for_float32():
+    data = make_toy()
+    data.dataset.x_train[0, 0] = 1e20
+    with pytest.raises(InputError, match="Rescale"):
+        train(data, fedgd(), Budget(1.0), 2)
+
+
+def test_saved_files(toy, tmp_path):
+    run = train(toy, fedgd(lr=0.1), Budget(1.0), 10)
+    run.save(tmp_path / "run")
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["params.npz", "result.json"]
+    assert np.array_equal(np.load(tmp_path / "run" / "params.npz")["leaf0"], run.params)

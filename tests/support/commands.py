@@ -1,0 +1,32 @@
+"""Commands as a user types them: in a process of their own, or, for what only reads its arguments, in this one."""
+
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import pytest
+
+from fedsofim.cli.app import main
+
+COMMAND = [sys.executable, "-m", "fedsofim"]
+
+
+def run(*args: Any, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    """A command to its end."""
+    return subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, **kwargs)
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run_here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *args: Any) -> Done:
+    """The same in this process, which saves the seconds that importing takes."""
+    monkeypatch.setattr(sys, "argv", ["fedsofim", *map(str, args)])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr()
+    return Done(int(ended.value.code or 0), said.out, said.err)
