@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,7 +67,7 @@ def sweep_together(quick: bool) -> dict[str, float]:
 
     data, rounds = make(), 7 if quick else 70
     began = time.perf_counter()
-    sweep.scores(data, "fedsofim", settings(), Budget(1.0), rounds, range(SEEDS))
+    sweep.scores(data, "fedsofim", settings(), Budget(1.0), rounds, seeds=range(SEEDS))
     return {"seconds": time.perf_counter() - began}
 
 
@@ -82,11 +81,11 @@ def sweep_one_by_one(quick: bool) -> dict[str, float]:
 
     data, rounds = make(), 7 if quick else 70
     began = time.perf_counter()
-    fixed, numbers, _ = sweep.parts(settings()[0])
+    fixed, numbers, _ = sweep.parts(settings()[0], "fedsofim")
     plan = plan_for(data, sweep.sweepable("fedsofim", fixed, numbers), Budget(1.0), rounds)
     for given in settings():
         for seed in range(SEEDS):
-            sweep.simulate_with(plan, data, seed, sweep.parts(given)[2], every=rounds)
+            sweep.simulate_with(plan, data, seed, sweep.parts(given, "fedsofim")[2], every=rounds)
     return {"seconds": time.perf_counter() - began}
 
 
@@ -115,13 +114,13 @@ def paper_grid(quick: bool) -> dict[str, float]:
     grid = read_experiment(Path(__file__).parents[1] / "experiments" / "paper-cifar10-noniid.toml")
     grid = replace(grid, datasets=("synthetic.npz",), rounds=2 if quick else grid.rounds)
     with tempfile.TemporaryDirectory() as folder:
-        data = make().data
+        data = make().dataset
         np.savez(
             Path(folder) / "synthetic.npz",
             x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test,
         )  # fmt: skip
         began = time.perf_counter()
-        runs = run_experiment(grid, Path(folder) / "out", lambda *_: nullcontext(), Path(folder))
+        runs = run_experiment(grid, Path(folder) / "out", Path(folder))
         return {"seconds": time.perf_counter() - began, "runs": runs}
 
 
@@ -130,7 +129,7 @@ def million(quick: bool) -> dict[str, float]:
     from ours import one_theta, round_of
     from problem import Shape, make
 
-    data = make(Shape(records=1_000_000, clients=1, alpha=None))
+    data = make(Shape(records=1_000_000, clients=1, iid=True))
     run = round_of(one_theta(data), data)
     began = time.perf_counter()
     for _ in range(3):

@@ -50,7 +50,7 @@ def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
 def shape_at(axis: str, size: int) -> Shape:
     """The reference problem with one size changed; clients are equal where their number is what changes."""
     shape = replace(Shape(), **{axis: size})
-    return replace(shape, alpha=None) if axis == "clients" else shape
+    return replace(shape, iid=True) if axis == "clients" else shape
 
 
 def measure(axis: str, size: int, reference: Turn, turns: int) -> dict[str, float]:

@@ -118,8 +118,8 @@ def peer_targets(lines: Sequence[PeerLine]) -> list[Target]:
 #: Clients that padding could hurt; each line's time is per record, over that of the reference problem.
 PADDING = {
     "20 clients of {} to {} records (PathMNIST's split)": PATHMNIST,
-    "1,000 clients of 50 records": Shape(clients=1_000, alpha=None),
-    "1 client of 1,000,000 records": Shape(records=1_000_000, clients=1, alpha=None),
+    "1,000 clients of 50 records": Shape(clients=1_000, iid=True),
+    "1 client of 1,000,000 records": Shape(records=1_000_000, clients=1, iid=True),
 }
 
 

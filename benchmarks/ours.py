@@ -12,18 +12,18 @@ from clock import Turn, timed
 from problem import BETA, CLIP, LR, RHO, initial_theta
 
 from fedsofim import native
-from fedsofim.core.budget import Budget
-from fedsofim.core.plan import Plan
-from fedsofim.core.door import Facts, Door
-from fedsofim.core.release import client_sums
-from fedsofim.core.cohort import Carry
+from fedsofim.core.budget import NO_PRIVACY, Budget
+from fedsofim.core.cohort import Carry, Cohort
+from fedsofim.core.door import Door, Facts
 from fedsofim.core.method import Method
+from fedsofim.core.plan import Plan
+from fedsofim.core.release import client_sums
 from fedsofim.core.round import federated_round
 from fedsofim.data.partition import Split
 from fedsofim.methods.fedavg import many_steps
 from fedsofim.methods.fedsofim import fedsofim
-from fedsofim.simulation import simulator as simulate
-from fedsofim.simulation.simulator import cohort_of, start
+from fedsofim.simulation import simulator
+from fedsofim.simulation.simulator import Static, cohort_of, start
 from fedsofim.simulation.training import plan_for
 
 ROUNDS = 70
@@ -42,33 +42,33 @@ def theta_per_client(data: Split) -> Plan:
 def round_of(plan: Plan, data: Split, fused: bool = True) -> Callable[[], object]:
     """One compiled round, going on from the last; noise and server step included. `fused` False leaves the sums to
     XLA, as on a machine without a C++ compiler."""
-    init_key, noise_key = jax.random.split(jax.random.key(0))
-    clients = federation(plan, data, noise_key, plan.pooled)
-    facts = plan.facts._replace(noise_std=0.0)
+    init_key, noise_key = simulator.keys(0)
+    cohort = cohort_of(plan, data, noise_key, plan.pooled)
+    rules = Static.of(plan, plan.pooled, plan.rounds).rules
 
-    def step(carry: Carry, clients: Any, t: jax.Array) -> tuple[Carry, jax.Array]:
-        return federated_round(plan.method, plan.program, facts, plan.pooled, clients, carry, t), t + 1
+    def step(carry: Carry, cohort: Cohort, t: jax.Array) -> tuple[Carry, jax.Array]:
+        return federated_round(rules, cohort, carry, t), t + 1
 
-    now = [start(plan, clients, data, init_key), jnp.int32(0)]
+    now = [start(plan, data, init_key), jnp.int32(0)]
     with kept_from_native() if not fused else nullcontext():
-        compiled = jax.jit(step, donate_argnums=0).lower(now[0], clients, now[1]).compile()
+        compiled = jax.jit(step, donate_argnums=0).lower(now[0], cohort, now[1]).compile()
 
     def run() -> None:
-        now[:] = jax.block_until_ready(compiled(now[0], clients, now[1]))
+        now[:] = jax.block_until_ready(compiled(now[0], cohort, now[1]))
 
     return run
 
 
 def one_of_ten(plan: Plan, data: Split) -> Turn:
     """A round as a run makes it: a tenth of a call of ten."""
-    init_key, noise_key = simulate.keys(0)
-    clients = federation(plan, data, noise_key, plan.pooled)
-    static = simulate.Static.of(plan, plan.pooled, plan.rounds)  # measured after round 70, which is not among them
+    init_key, noise_key = simulator.keys(0)
+    cohort = cohort_of(plan, data, noise_key, plan.pooled)
+    static = Static.of(plan, plan.pooled, plan.rounds)  # measured after round 70, which is not among them
     test = jax.device_put((data.dataset.x_test, data.dataset.y_test))
-    now = [start(plan, clients, data, init_key), simulate.unmeasured(plan.rounds)]
+    now = [start(plan, data, init_key), simulator.unmeasured(plan.rounds)]
 
     def ten() -> None:
-        now[:] = jax.block_until_ready(simulate.advance(static, clients, test, *now, np.int32(0), np.int32(10)))
+        now[:] = jax.block_until_ready(simulator.rounds_between(static, cohort, test, *now, np.int32(0), np.int32(10)))
 
     turn = timed(ten)
     return lambda repeats: [t / 10 for t in turn(repeats)]
@@ -89,7 +89,7 @@ def kept_from_native() -> Iterator[None]:
 def fused_pass(data: Split) -> Callable[[], object]:
     """The sums of a round with one theta alone, without noise and step."""
     plan = one_theta(data)
-    records = federation(plan, data, jax.random.key(0), True).records
+    records = cohort_of(plan, data, jax.random.key(0), True).records
     theta = jnp.asarray(initial_theta(data))
     compiled = jax.jit(lambda theta, records: client_sums(plan.program.sites[0], [theta], [False], records, 1))
     return lambda: jax.block_until_ready(compiled(theta, records))
@@ -117,11 +117,10 @@ def _once(data: Split, client: Callable, theta: np.ndarray | None, pooled: bool)
         return mean, state
 
     method = Method("sums", client, server, memory=(lambda params: ()) if pooled else jnp.zeros_like)
-    plan = plan_for(data, method, None, 1, clip=CLIP)
+    plan = plan_for(data, method, NO_PRIVACY, 1, clip=CLIP)
     key = jax.random.key(0)
-    clients = federation(plan, data, key, pooled)
-    carry = start(plan, clients, data, key)
+    carry = start(plan, data, key)
     carry = carry._replace(params=jnp.asarray(initial_theta(data) if theta is None else theta))
-    facts = plan.facts._replace(noise_std=0.0)
-    once = jax.jit(lambda f, c: federated_round(plan.method, plan.program, facts, pooled, f, c, jnp.int32(0)))
-    return once(clients, carry)
+    rules = Static.of(plan, pooled, every=1).rules
+    once = jax.jit(lambda cohort, carry: federated_round(rules, cohort, carry, jnp.int32(0)))
+    return once(cohort_of(plan, data, key, pooled), carry)

@@ -19,7 +19,7 @@ class Shape:
     features: int = 64
     classes: int = 10
     clients: int = 20
-    alpha: float | None = 0.5  # None: clients of equal size
+    iid: bool = False  # clients of equal size, not the paper's
     test: int = 10_000
     counts: tuple[int, ...] = ()  # records of each class, where they are not balanced
 
@@ -40,7 +40,7 @@ def make(shape: Shape = Shape()) -> Split:
     y = random.permutation(y).astype(np.int32)
     test = min(shape.test, shape.records)
     data = Dataset.of("synthetic", x_train=x, y_train=y, x_test=x[:test], y_test=y[:test])
-    return split(data, shape.clients, shape.alpha, 42)
+    return split(data, shape.clients, iid=shape.iid)
 
 
 def initial_theta(data: Split) -> np.ndarray:

@@ -1,6 +1,8 @@
 """A dataset of one's own: points on two noisy rings, which no straight line tells apart.
 
-fedsofim train --dataset examples/rings.py --model examples/two_layers.py
+A function of the file's own name gives it:
+
+    fedsofim run --dataset examples/rings.py --model examples/two_layers.py --clients 2 --clip 1 --epsilon 10
 """
 
 import numpy as np

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fedsofim.cli.app import app as cli
+from commands import run_here
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, save
-from fedsofim.deploy.server import Order
-from nodes import SMALL, begin, finish, make_node, make_nodes, policy_toml
+from fedsofim.deploy.order import Conduct, Order
+from nodes import X, Y, finish, make_node, make_nodes, policy_toml, start
 
 
 @pytest.fixture
@@ -18,11 +18,7 @@ def fedsofim(capsys, monkeypatch):
     """Run the program in this process: (exit code, stdout, stderr)."""
 
     def run(*arguments: Any) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["fedsofim", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(ended.value.code or 0), out, err
+        return run_here(capsys, monkeypatch, *arguments)
 
     return run
 
@@ -49,8 +45,8 @@ def mistake(fedsofim):
 def done(tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("done")
     nodes = make_nodes(folder / "nodes")
-    job = finish(nodes, begin(nodes, Order("fedgd", epsilon=0.5, rounds=1))).job.id
-    document = certificate.certificate(job, {p.name: certificate.statement(p) for p in nodes})
+    job = finish(nodes, start(nodes, Order(method="fedgd", epsilon=0.5, rounds=1))).job.id
+    document = certificate.document_of(job, {p.name: certificate.statement(p) for p in nodes})
     machine, _ = certificate.write(document, folder / "job")
     options = [part for p in nodes for part in ("--ledger", p.ledger)]
     return {"nodes": nodes, "certificate": machine, "ledgers": options, "document": document}
@@ -119,7 +115,7 @@ def test_a_nodes_own_ledger(fedsofim, mistake, done, tmp_path: Path):
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    make_node(tmp_path / "n", SMALL.data.x_train, SMALL.data.y_train)
+    make_node(tmp_path / "n", X, Y)
     return tmp_path / "n" / "policy.toml"
 
 
@@ -169,6 +165,9 @@ def test_a_node_needs_its_key(mistake, policy: Path, tmp_path: Path, no_process)
         (["--set", "lrr=1"], "lrr"),
         (["--set", "lr=fast"], "fast"),
         (["--epsilon", "-1"], "epsilon"),
+        (["--epsilon", "inf"], "written no-privacy"),
+        (["--epsilon", "much"], "expected a number above 0, or no-privacy"),
+        (["--method", "./mine.py"], "nodes run only what is installed there"),
         pytest.param(["--epsilon", "nan"], "epsilon"),
         pytest.param(["--epsilon", "-inf"], "epsilon"),
         (["--delta", "2"], "delta"),
@@ -199,15 +198,26 @@ def test_serve_resumes_only_what_there_is(mistake, tmp_path: Path, no_process):
 
 def test_serve_resumes_the_jobs_own_order(fedsofim, tmp_path: Path, monkeypatch):
     nodes = make_nodes(tmp_path / "nodes")
-    order = Order("fedadam", (("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size")
-    save(begin(nodes, order), tmp_path / "job" / CHECKPOINT)
-    asked: list[Any] = []
-    monkeypatch.setattr("fedsofim.deploy.following.follow", lambda *a: asked.append(a[2]))
+    order = Order(method="fedadam", settings=(("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size")
+    save(start(nodes, order), tmp_path / "job" / CHECKPOINT)
+    asked: list[tuple[Path, Order, Conduct]] = []
+    monkeypatch.setattr("fedsofim.cli.deployment.follow", lambda *a: asked.append(a))
     fedsofim("serve", tmp_path, "--job", tmp_path / "job", "--resume", "--method", "fedgd", "--epsilon", "9")
-    (config,) = asked
-    assert config["resume"] is True
-    assert (config["method"], config["settings"], config["epsilon"]) == ("fedadam", "lr=0.5", 0.75)
-    assert (config["rounds"], config["seed"], config["weights"]) == (2, 4, "size")
+    assert asked == [(tmp_path, order, Conduct(resume=True, folder=str(tmp_path / "job")))]
+
+
+def test_serve_orders_what_was_asked_for(fedsofim, tmp_path: Path, monkeypatch):
+    asked: list[tuple[Path, Order, Conduct]] = []
+    monkeypatch.setattr("fedsofim.cli.deployment.follow", lambda *a: asked.append(a))
+    job = ("--job", tmp_path / "job", "--test", "digits", "--patience", "5")
+    fedsofim("serve", tmp_path, *job, "--method", "fedadam", "--set", "tau=0.1", "--set", "lr=0.5", "--epsilon", "2")
+    fedsofim("serve", tmp_path, *job, "--epsilon", "no-privacy", "--standardize-share", "0.1", "--weights", "size")
+    conduct = Conduct(folder=str(tmp_path / "job"), test="digits", patience=5.0)
+    settings = (("lr", "0.5"), ("tau", "0.1"))
+    assert asked == [
+        (tmp_path, Order(method="fedadam", settings=settings, epsilon=2.0), conduct),
+        (tmp_path, Order(epsilon="no-privacy", standardize=0.1, weights="size"), conduct),
+    ]
 
 
 # --- federation ---------------------------------------------------------------------------------------------

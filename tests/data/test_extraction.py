@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -58,37 +57,39 @@ def test_batch_size_changes_nothing(tmp_path: Path) -> None:
     assert np.array_equal(one, seven) and np.array_equal(one, all_at_once)
 
 
-SLOW = """
-import sys, time
+#: Extracts five chunks of one batch each; the batch of the given number never ends.
+EXTRACT = """
+import sys, threading
 import numpy as np
 from pathlib import Path
 from fedsofim.data import extraction as module
 from fedsofim.data.images import Images
 images = np.arange(40 * 8 * 8 * 3, dtype=np.uint32).astype(np.uint8).reshape(40, 8, 8, 3)
 module.CHUNK = 8
+endless, begun = int(sys.argv[2]), 0
 def run(batch):
-    time.sleep(float(sys.argv[2]))
-    print("batch", flush=True)
+    global begun
+    begun += 1
+    print("batch", begun, flush=True)
+    if begun == endless:
+        threading.Event().wait()
     return batch.reshape(len(batch), -1)[:, :3].astype(np.float32)
-module.extract(Images.of("t", {"train": (images, np.arange(40) % 2)}), module.Extractor("slow", b"", run),
+module.extract(Images.of("t", {"train": (images, np.arange(40) % 2)}), module.Extractor("mine", b"", run),
                Path(sys.argv[1]), batch=8)
 """
 
 
 def test_continues_after_kill_9(tmp_path: Path) -> None:
     out = tmp_path / "f.npz"
-    first = subprocess.Popen([sys.executable, "-c", SLOW, str(out), "0.3"], stdout=subprocess.PIPE)
-    try:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.glob("*.parts/train-00000008.npy")):
-            assert first.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        first.send_signal(signal.SIGKILL)
-        first.communicate()
+    first = subprocess.Popen([sys.executable, "-c", EXTRACT, str(out), "3"], stdout=subprocess.PIPE, text=True)
+    assert first.stdout is not None
+    begun = [first.stdout.readline().strip() for _ in range(3)]  # an empty line if it died
+    first.kill()
+    first.communicate()
+    assert begun == ["batch 1", "batch 2", "batch 3"] and first.returncode == -signal.SIGKILL
     assert not out.exists()
-    again = subprocess.run([sys.executable, "-c", SLOW, str(out), "0"], capture_output=True, text=True, check=True)
-    assert 1 <= again.stdout.count("batch") <= 3  # of 5
+    again = subprocess.run([sys.executable, "-c", EXTRACT, str(out), "0"], capture_output=True, text=True, check=True)
+    assert again.stdout.count("batch") == 3  # of 5: two were kept
     with np.load(out) as stored:
         whole = np.arange(40 * 192, dtype=np.uint32).astype(np.uint8).reshape(40, 192)[:, :3]
         assert np.array_equal(stored["x_train"], whole)

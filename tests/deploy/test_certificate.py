@@ -2,21 +2,21 @@
 
 import copy
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import REHEARSAL, begin, finish, make_nodes, spent
 
+from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy import certificate
 from fedsofim.deploy.account import Account
+from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.server import Order
 from fedsofim.errors import InputError
+from nodes import REHEARSAL, finish, make_nodes, spent, start
 
-FIRST = Order("fedadam", epsilon=0.6, rounds=2)
-SECOND = Order("fedgd", epsilon=0.3, rounds=1)
+FIRST = Order(method="fedadam", epsilon=0.6, rounds=2)
+SECOND = Order(method="fedgd", epsilon=0.3, rounds=1)
 
 
 class Case:
@@ -24,10 +24,10 @@ class Case:
 
     def __init__(self, folder: Path) -> None:
         self.nodes: list[Policy] = make_nodes(folder)
-        self.jobs = [finish(self.nodes, begin(self.nodes, order)).job.id for order in (FIRST, SECOND)]
+        self.jobs = [finish(self.nodes, start(self.nodes, order)).job.id for order in (FIRST, SECOND)]
         self.ledgers = [p.ledger for p in self.nodes]
         statements = {p.name: certificate.statement(p) for p in self.nodes}
-        self.document = certificate.certificate(self.jobs[1], statements)
+        self.document = certificate.document_of(self.jobs[1], statements)
 
     def changed(self) -> dict[str, Any]:
         return copy.deepcopy(self.document)
@@ -99,6 +99,9 @@ RELEASED = ("jobs", 0, "released", 0)
         (("epsilon",), 0.1),
         (("epsilon",), 0.0),
         (("epsilon",), None),
+        (("epsilon",), WITHOUT),
+        (("epsilon",), "0.1"),
+        (("epsilon",), float("inf")),
         (("delta",), 1e-3),
         (("through",), 1),
         (("jobs", 1, "epsilon"), 0.29),
@@ -175,9 +178,9 @@ def test_what_a_certificate_does_not_say_is_found(case: Case, how: str):
 def test_a_ledger_that_has_grown_still_verifies(tmp_path: Path):
     case = Case(tmp_path)
     earlier = case.document
-    job = finish(case.nodes, begin(case.nodes, Order("fedgd", epsilon=0.05, rounds=1))).job.id
+    job = finish(case.nodes, start(case.nodes, Order(method="fedgd", epsilon=0.05, rounds=1))).job.id
     assert certificate.verify(earlier, case.ledgers) == []
-    now = certificate.certificate(job, {p.name: certificate.statement(p) for p in case.nodes})
+    now = certificate.document_of(job, {p.name: certificate.statement(p) for p in case.nodes})
     assert certificate.verify(now, case.ledgers) == []
     for name, stated in now["clients"].items():
         assert stated["epsilon"] > earlier["clients"][name]["epsilon"]
@@ -188,8 +191,8 @@ def test_a_ledger_that_has_grown_still_verifies(tmp_path: Path):
 def test_a_ledger_from_before_the_release_does_not_verify(tmp_path: Path):
     case = Case(tmp_path)
     before = case.ledgers[0].read_bytes()
-    job = finish(case.nodes, begin(case.nodes, Order("fedgd", epsilon=0.05, rounds=1))).job.id
-    now = certificate.certificate(job, {p.name: certificate.statement(p) for p in case.nodes})
+    job = finish(case.nodes, start(case.nodes, Order(method="fedgd", epsilon=0.05, rounds=1))).job.id
+    now = certificate.document_of(job, {p.name: certificate.statement(p) for p in case.nodes})
     case.ledgers[0].write_bytes(before)  # an old backup
     assert all(problem.startswith("n0: ") for problem in certificate.verify(now, case.ledgers))
     assert certificate.verify(now, case.ledgers)
@@ -199,19 +202,21 @@ def test_nothing_released_yet(tmp_path: Path):
     policy = make_nodes(tmp_path)[0]
     stated = certificate.statement(policy)
     assert (stated["epsilon"], stated["jobs"]) == (0.0, [])
-    document = certificate.certificate("none", {"n0": stated})
+    document = certificate.document_of("none", {"n0": stated})
     assert "n0: epsilon 0 " in certificate.readable(document)
 
 
 def test_without_noise_there_is_no_bound_and_it_says_so(tmp_path: Path):
     nodes = make_nodes(tmp_path, **REHEARSAL)
-    job = finish(nodes, begin(nodes, Order("fedgd", epsilon=math.inf, rounds=1))).job.id
-    document = certificate.certificate(job, {p.name: certificate.statement(p) for p in nodes})
-    assert document["clients"]["n0"]["epsilon"] is None
+    job = finish(nodes, start(nodes, Order(method="fedgd", epsilon=WITHOUT, rounds=1))).job.id
+    document = certificate.document_of(job, {p.name: certificate.statement(p) for p in nodes})
+    assert document["clients"]["n0"]["epsilon"] == document["clients"]["n0"]["cap"] == WITHOUT
+    assert document["clients"]["n0"]["jobs"][0]["epsilon"] == WITHOUT
     assert certificate.verify(json.loads(json.dumps(document)), [p.ledger for p in nodes]) == []
     text = certificate.readable(document)
-    assert "without bound" in text
-    assert "cap" not in text
+    assert "n0: no-privacy over the life of its data\n" in text
+    assert "no-privacy by itself" in text
+    assert not any(word in text for word in ("cap", "inf", "None", "null"))
     document["clients"]["n0"]["epsilon"] = 1.0
     assert certificate.verify(document, [p.ledger for p in nodes])
 

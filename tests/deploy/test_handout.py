@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+
 from nodes import SMALL
 
 pytest.importorskip("cryptography", reason="needs cryptography: pip install 'fedsofim[flower]'")
@@ -19,8 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
-from fedsofim.deploy import handout as federation
-from fedsofim.deploy.handout import Federation, Terms
+from fedsofim.core.budget import WITHOUT
+from fedsofim.deploy.address import Address
+from fedsofim.deploy.handout import Terms, hand_out, policy_text
 from fedsofim.deploy.node import hello
 from fedsofim.deploy.policy import read_policy
 from fedsofim.errors import InputError
@@ -31,14 +33,14 @@ NAMES = ["node-1", "node-2"]
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("federations") / "secure"
-    federation.init(folder, NAMES, Federation("fl.example.org", 9443), Terms(epsilon=2.5, classes=3))
+    hand_out(folder, NAMES, Address("fl.example.org", 9443), Terms(epsilon=2.5, classes=3))
     return folder
 
 
 @pytest.fixture(scope="module")
 def insecure(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("federations") / "insecure"
-    federation.init(folder, NAMES, Federation(insecure=True))
+    hand_out(folder, NAMES, Address(insecure=True))
     return folder
 
 
@@ -62,7 +64,7 @@ def test_and_for_no_other_name_or_authority(secure: Path, tmp_path: Path):
     with pytest.raises(VerificationError):
         verifier = PolicyBuilder().store(Store([authority])).build_server_verifier(x509.DNSName("evil.example.org"))
         verifier.verify(leaf, [])
-    federation.init(tmp_path / "other", ["a"], Federation("fl.example.org"))
+    hand_out(tmp_path / "other", ["a"], Address("fl.example.org"))
     other = certificate_in(tmp_path / "other" / "server" / "ca.crt")
     with pytest.raises(VerificationError):
         verifier = PolicyBuilder().store(Store([other])).build_server_verifier(x509.DNSName("fl.example.org"))
@@ -135,16 +137,29 @@ def test_a_policy_parses_and_says_what_was_asked_for(secure: Path, name: str):
 def test_with_records_beside_it_a_node_is_ready(tmp_path: Path):
     import numpy as np
 
-    federation.init(tmp_path / "f", ["a"], Federation(), Terms(classes=3))
-    np.savez(tmp_path / "f" / "nodes" / "a" / "records.npz", x=SMALL.data.x_train, y=SMALL.data.y_train)
+    hand_out(tmp_path / "f", ["a"], Address(), Terms(classes=3))
+    np.savez(tmp_path / "f" / "nodes" / "a" / "records.npz", x=SMALL.dataset.x_train, y=SMALL.dataset.y_train)
     assert hello(read_policy(tmp_path / "f" / "nodes" / "a" / "policy.toml"))["size"] == 39
 
 
 @pytest.mark.parametrize("terms", [Terms(epsilon=1e-3, delta=1e-9), Terms(epsilon=3, methods=("fedgd",))])
 def test_any_sensible_terms_make_a_policy(tmp_path: Path, terms: Terms):
-    (tmp_path / "policy.toml").write_text(federation.policy_text("n", terms))
+    (tmp_path / "policy.toml").write_text(policy_text("n", terms))
     policy = read_policy(tmp_path / "policy.toml")
     assert (policy.epsilon, policy.delta, policy.methods) == (terms.epsilon, terms.delta, terms.methods)
+
+
+def test_a_rehearsal_is_written_in_one_way(tmp_path: Path):
+    (tmp_path / "policy.toml").write_text(policy_text("n", Terms(epsilon=WITHOUT, smallest_multiplier=0)))
+    assert 'epsilon = "no-privacy"' in (tmp_path / "policy.toml").read_text()
+    assert read_policy(tmp_path / "policy.toml").epsilon == float("inf")
+
+
+@pytest.mark.parametrize("epsilon", [float("inf"), float("nan"), -1.0, 0.0, "none"])
+def test_a_senseless_budget_is_an_error_before_anything_is_written(tmp_path: Path, epsilon: float | str):
+    with pytest.raises(InputError, match="epsilon"):
+        hand_out(tmp_path / "f", ["a"], Address(), Terms(epsilon=epsilon))
+    assert not (tmp_path / "f").exists()
 
 
 def scripts(folder: Path) -> dict[str, str]:
@@ -198,21 +213,21 @@ def test_a_server_for_this_machine_listens_on_it_only(insecure: Path, secure: Pa
 def test_nothing_is_overwritten(secure: Path, tmp_path: Path):
     before = {p: p.read_bytes() for p in secure.rglob("*") if p.is_file()}
     with pytest.raises(InputError, match="not empty"):
-        federation.init(secure, ["other"], Federation())
+        hand_out(secure, ["other"], Address())
     assert {p: p.read_bytes() for p in secure.rglob("*") if p.is_file()} == before
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="not empty"):
-        federation.init(tmp_path, ["a"], Federation())
+        hand_out(tmp_path, ["a"], Address())
     assert [p.name for p in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_an_empty_folder_is_fine(tmp_path: Path):
-    federation.init(tmp_path, ["a"], Federation(insecure=True))
+    hand_out(tmp_path, ["a"], Address(insecure=True))
     assert (tmp_path / "nodes" / "a" / "policy.toml").is_file()
 
 
 @pytest.mark.parametrize("names", [[], ["a", "a"]])
 def test_names_must_be_names(tmp_path: Path, names: list[str]):
     with pytest.raises(InputError, match="names"):
-        federation.init(tmp_path / "f", names, Federation())
+        hand_out(tmp_path / "f", names, Address())
     assert not (tmp_path / "f").exists()

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
-from nodes import METHODS, policy_toml
 
+from fedsofim import extensions
+from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.errors import InputError
+from nodes import METHODS, policy_toml
 
 FIELDS = {
     "node": ["name", "data", "classes", "ledger"],
@@ -97,7 +99,7 @@ WRONG = {
     "data": ["3"],
     "classes": ['"ten"', "2.0", "1", "-3", "true"],
     "ledger": ["[]"],
-    "epsilon": ['"1"', "0", "-1.0", "nan", "true"],
+    "epsilon": ['"1"', '"inf"', '"no privacy"', "0", "-1.0", "nan", "inf", "-inf", "true"],
     "delta": ['"1e-5"', "0.0", "1.0", "-1e-5", "nan", "inf"],
     "smallest_multiplier": ['"1"', "0", "-1.0", "nan", "false"],
     "largest_clip": ['"10"', "0", "0.0", "-2.5", "nan"],
@@ -117,10 +119,18 @@ def test_an_unknown_method_is_named(read, tmp_path: Path, value: str):
 
 
 def test_no_cap_only_with_no_noise(read, tmp_path: Path):
-    rehearsal = read(policy_toml(epsilon="inf", smallest_multiplier=0))
+    rehearsal = read(policy_toml(epsilon=WITHOUT, smallest_multiplier=0))
     assert rehearsal.epsilon == float("inf")
-    assert "smallest_multiplier" in said(read, policy_toml(epsilon="inf", smallest_multiplier=0.5), tmp_path)
+    assert "smallest_multiplier" in said(read, policy_toml(epsilon=WITHOUT, smallest_multiplier=0.5), tmp_path)
     assert "smallest_multiplier" in said(read, policy_toml(epsilon=1.0, smallest_multiplier=0), tmp_path)
+    for delta in ("0.0", "1.0", "nan"):
+        assert "delta" in said(read, policy_toml(epsilon=WITHOUT, smallest_multiplier=0, delta=delta), tmp_path)
+
+
+@pytest.mark.parametrize("multiplier", [0, 1.0])
+def test_a_bare_inf_is_an_error_that_says_how_no_privacy_is_written(read, tmp_path: Path, multiplier: float):
+    message = said(read, policy_toml(epsilon="inf", smallest_multiplier=multiplier), tmp_path)
+    assert 'epsilon = "no-privacy"' in message
 
 
 def test_a_cap_below_everything_is_an_error(read, tmp_path: Path):
@@ -140,3 +150,12 @@ def test_what_is_no_policy_at_all(tmp_path: Path, read):
 
 def test_every_method_can_be_allowed(read):
     assert list(read(policy_toml()).methods) == METHODS
+
+
+def test_a_method_of_an_installed_package_can_be_allowed_and_a_file_cannot(read, tmp_path: Path, monkeypatch):
+    (tmp_path / "mine.py").write_text("raise AssertionError('it was loaded')\n")
+    entries = {"mine": None, str(tmp_path / "mine.py"): None}  # a package may call its method as it likes
+    monkeypatch.setattr(extensions, "installed", lambda kind: entries)
+    assert read(policy_toml(methods=["fedgd", "mine"])).methods == ("fedgd", "mine")
+    for name in ("./mine.py", str(tmp_path / "mine.py")):
+        assert "mine.py" in said(read, policy_toml(methods=["fedgd", name]), tmp_path)

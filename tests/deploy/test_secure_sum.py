@@ -10,15 +10,15 @@ import pytest
 
 pytest.importorskip("cryptography")
 
-from nodes import SMALL, ask_all, begin, finish, make_nodes, spent
-
 import fedsofim as fs
-from fedsofim.deploy import server
+from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy.node import answer, consider
+from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.secure_sum import Shares, masks, new_key, pair_secrets
-from fedsofim.deploy.server import Order
+from fedsofim.deploy.server import step
 from fedsofim.errors import InputError, Refused
+from nodes import SMALL, ask_all, finish, make_nodes, spent, start
 
 
 def summing_nodes(folder: Path, trusted: int = 3, **changed: Any) -> list[Policy]:
@@ -44,26 +44,26 @@ def order(**changed: Any) -> Order:
 def test_the_sum_is_the_weighted_mean_of_clipped_gradients(tmp_path, weights) -> None:
     """With little noise the step is the simulator's without noise."""
     policies = summing_nodes(tmp_path, epsilon=1e9, smallest_multiplier=1e-6)
-    progress = finish(policies, begin(policies, order(epsilon=1e8, weights=weights)))
-    expected = fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), None, rounds=2, weights=weights).params
-    np.testing.assert_allclose(np.asarray(progress.params), np.asarray(expected), atol=1e-2)
+    now = finish(policies, start(policies, order(epsilon=1e8, weights=weights)))
+    expected = fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), fs.NO_PRIVACY, rounds=2, weights=weights).params
+    np.testing.assert_allclose(np.asarray(now.params), np.asarray(expected), atol=1e-2)
 
 
 def test_noise_of_the_average_is_as_planned(tmp_path) -> None:
     policies = summing_nodes(tmp_path, epsilon=1000.0)
-    first = begin(policies, order(rounds=60, epsilon=1.0))
-    clean = np.asarray(fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), None, rounds=1).params)
+    first = start(policies, order(rounds=60, epsilon=1.0))
+    clean = np.asarray(fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), fs.NO_PRIVACY, rounds=1).params)
     noise: list[np.ndarray] = []
     for _ in range(30):  # thirty jobs' first rounds
         job = replace(first, job=replace(first.job, id=f"job{len(noise)}"))
-        noise.append(np.asarray(server.advance(job, ask_all(policies, job)).params) - clean)
+        noise.append(np.asarray(step(job, ask_all(policies, job)).params) - clean)
     measured, planned = np.std(noise), first.plan.noise_std
     assert planned / 1.35 < measured < planned * 1.35  # 360 draws: a standard error of 4%
 
 
 def test_one_upload_alone_says_nothing_and_two_say_nothing(tmp_path) -> None:
     policies = summing_nodes(tmp_path)
-    uploads = ask_all(policies, begin(policies, order()))
+    uploads = ask_all(policies, start(policies, order()))
     words = np.stack([uploads[p.name]["upload0"] for p in policies])
     for partial in (words[0], words[0] + words[1]):
         high = partial >> np.uint64(60)  # uniform masks: the sign and size of what is inside cannot be seen
@@ -74,26 +74,26 @@ def test_one_upload_alone_says_nothing_and_two_say_nothing(tmp_path) -> None:
 
 def test_masks_do_not_cancel_where_nodes_were_asked_different_things(tmp_path) -> None:
     policies = summing_nodes(tmp_path)
-    progress = begin(policies, order())
-    uploads = ask_all(policies, progress)
-    other = replace(progress, params=progress.params + 1.0)
+    now = start(policies, order())
+    uploads = ask_all(policies, now)
+    other = replace(now, params=now.params + 1.0)
     uploads["n0"] = answer(policies[0], other.request())
     with pytest.raises(InputError, match="masks do not cancel"):
-        server.advance(progress, uploads)
+        step(now, uploads)
 
 
 def test_fewer_uploads_are_never_summed(tmp_path) -> None:
     policies = summing_nodes(tmp_path)
-    progress = begin(policies, order())
-    uploads = ask_all(policies, progress)
+    now = start(policies, order())
+    uploads = ask_all(policies, now)
     del uploads["n1"]
     with pytest.raises(InputError, match="missing: \\['n1'\\]"):
-        server.advance(progress, uploads)
+        step(now, uploads)
 
 
 def test_every_node_spends_at_most_the_budget_and_less_where_its_records_count_less(tmp_path) -> None:
     policies = summing_nodes(tmp_path)
-    finish(policies, begin(policies, order()))
+    finish(policies, start(policies, order()))
     found = [spent(p) for p in policies]
     sizes = [len(part) for part in SMALL.parts]
     assert max(found) == pytest.approx(1.0, rel=1e-6)
@@ -106,20 +106,20 @@ def test_a_node_that_trusts_fewer_charges_more(tmp_path) -> None:
     assert shares.multiplier("a", 8.0, honest=4) == pytest.approx(8.0)
     assert shares.multiplier("a", 8.0, honest=1) == pytest.approx(8.0 * math.sqrt(1 / 4))
     policies = summing_nodes(tmp_path, trusted=2)
-    progress = begin(policies, order())
+    now = start(policies, order())
     smallest = int(np.argmin([len(part) for part in SMALL.parts]))
     with pytest.raises(Refused, match="above the cap"):
-        consider(policies[smallest], progress.job)
+        consider(policies[smallest], now.job)
 
 
 def test_refusals(tmp_path) -> None:
     plain = make_nodes(tmp_path / "plain")
-    progress = begin(plain, order())
+    now = start(plain, order())
     with pytest.raises(Refused, match="secure sums are not allowed"):
-        answer(plain[0], progress.request())
+        answer(plain[0], now.request())
 
     policies = summing_nodes(tmp_path / "summing")
-    request = begin(policies, order()).request()
+    request = start(policies, order()).request()
     for change, reason in (
         ({"peers": request.job.peers[:2], "clients": 2}, "the fewest allowed here is 3"),
         ({"peers": (*request.job.peers[1:], ("n9", 3))}, "and not over n0"),
@@ -134,11 +134,11 @@ def test_refusals(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"method": "scaffold", "settings": ()}, {"method": "fedfc", "settings": ()},
-                                     {"epsilon": math.inf}, {"standardize": 0.1}])  # fmt: skip
+                                     {"epsilon": WITHOUT}, {"standardize": 0.1}])  # fmt: skip
 def test_the_server_plans_only_what_can_be_summed(tmp_path, changed) -> None:
     policies = summing_nodes(tmp_path)
     with pytest.raises(InputError, match="a secure sum needs"):
-        begin(policies, order(**changed))
+        start(policies, order(**changed))
 
 
 def test_masks_of_all_nodes_cancel_and_differ_by_request(tmp_path) -> None:

@@ -13,8 +13,6 @@ SOURCE = ROOT / "src" / "fedsofim"
 ROOMS = ["native", "data", "core", "methods", "simulation", "experiments", "deploy", "cli"]  # in their order
 FOLDERS = ("src", "tests", "benchmarks", "examples", "scripts")
 PYTHON = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
-    p for folder in ("src", "tests", "benchmarks", "examples", "scripts") for p in (ROOT / folder).rglob("*.py")
-)
 
 
 def contract(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -76,18 +74,27 @@ def test_tests_mirror_the_rooms(room: str):
     assert list((ROOT / "tests" / room).rglob("test_*.py"))
 
 
-@pytest.mark.parametrize("path", PYTHON, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_file_over_300_lines_and_no_function_over_60(path: Path):
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 300
-    functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    long = {f.name: f.end_lineno - f.lineno + 1 for f in functions if f.end_lineno and f.end_lineno - f.lineno >= 60}
-    assert not long
+def test_no_file_over_300_lines():
+    lines = {str(p.relative_to(ROOT)): len(p.read_text(encoding="utf-8").splitlines()) for p in PYTHON}
+    assert {path: n for path, n in lines.items() if n > 300} == {}
 
 
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda p: str(p.relative_to(SOURCE)))
-def test_no_function_shadows_its_module(path: Path):
-    if path.parent.name == "methods":
-        return  # there a function of the file's own name is what makes it a method
-    defined = {n.name for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)}
-    assert path.stem not in defined
+def test_no_function_over_60_lines():
+    lengths = {
+        f"{path.relative_to(ROOT)}: {node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for path in PYTHON
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert {name: n for name, n in lengths.items() if n > 60} == {}
+
+
+def test_no_function_shadows_its_module():
+    """Except in methods/, where a function of the file's own name is what makes it a method."""
+    shadows = [
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.name == path.stem and path.parent.name != "methods"
+    ]
+    assert shadows == []

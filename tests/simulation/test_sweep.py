@@ -2,6 +2,7 @@
 
 import gc
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +11,9 @@ from fedsofim import Budget
 from fedsofim.core.plan import Weights
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import split
+from fedsofim.methods import make
 from fedsofim.simulation import simulator, sweep
-from fedsofim.simulation.training import plan_for
+from fedsofim.simulation.training import plan_for, train
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +63,14 @@ def test_batches_are_even(data, monkeypatch):
     assert sweep.batch_width(4, 240 * 3) == 2
     found = sweep.scores(data, "fedgd", [{"lr": v} for v in (0.1, 0.2, 0.3, 0.4, 0.5)], Budget(2.0), 2, seeds=(0,))
     assert np.isfinite(found).all() and found.shape == (5, 1)
+
+
+def test_a_strangers_settings_are_compiled_in(data):
+    """Its functions may look at their numbers in Python, so each setting is a program of its own."""
+    heavyball = str(Path(__file__).resolve().parents[2] / "examples" / "heavyball.py")
+    settings = [{"client_lr": 0.05, "local_steps": 1}, {"client_lr": 0.5, "local_steps": 1}]
+    fixed, numbers, values = sweep.parts(settings[0], heavyball)
+    assert (fixed, numbers, len(values)) == ((("client_lr", 0.05), ("local_steps", 1)), (), 0)
+    found = sweep.score(data, heavyball, settings, Budget(5.0), 3, seed=4)
+    alone = [train(data, make(heavyball, given), Budget(5.0), 3, seed=4).final_accuracy for given in settings]
+    np.testing.assert_allclose(found, alone, atol=1.0)

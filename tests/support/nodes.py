@@ -1,25 +1,36 @@
 """Nodes in folders of their own, and a job among them in one process: what the tests of deployment share."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
+from fedsofim.core.budget import WITHOUT
 from fedsofim.data.partition import Split
-from fedsofim.deploy import server
-from fedsofim.deploy.account import Account, epsilon_of_lines
-from fedsofim.deploy.node import answer, hello
+from fedsofim.deploy.account import Account
+from fedsofim.deploy.clients import clients_of
+from fedsofim.deploy.job_state import JobState
+from fedsofim.deploy.lines import epsilon_of_lines
+from fedsofim.deploy.node import DataProblem, answer, hello
+from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy, read_policy
-from fedsofim.deploy.server import Order, Progress
-from fedsofim.deploy.wire import Arrays
-from fedsofim.methods import registry
+from fedsofim.deploy.server import start_job, step
+from fedsofim.deploy.wire import Arrays, Job, Request
+from fedsofim.errors import InputError, Refused
+from fedsofim.methods import PUBLISHED
 from toy import make_toy
 
-METHODS = sorted(registry())
+METHODS = list(PUBLISHED)
 SMALL = make_toy(sizes=(7, 20, 12), features=3)
-REHEARSAL: Mapping[str, Any] = {"epsilon": "inf", "smallest_multiplier": 0}
+X, Y = SMALL.dataset.x_train, SMALL.dataset.y_train
+REHEARSAL: Mapping[str, Any] = {"epsilon": WITHOUT, "smallest_multiplier": 0}
+
+
+# --- nodes --------------------------------------------------------------------------------------------------
 
 
 def policy_toml(name: str = "n0", classes: int = 3, **changed: Any) -> str:
@@ -31,9 +42,10 @@ def policy_toml(name: str = "n0", classes: int = 3, **changed: Any) -> str:
         "largest_clip": 10.0,
         "methods": METHODS,
     } | changed
+    epsilon = f'"{WITHOUT}"' if fields["epsilon"] == WITHOUT else fields["epsilon"]
     return (
         f'[node]\nname = "{name}"\ndata = "records.npz"\nclasses = {classes}\nledger = "ledger.db"\n\n'
-        f"[budget]\nepsilon = {fields['epsilon']}\ndelta = {fields['delta']}\n\n"
+        f"[budget]\nepsilon = {epsilon}\ndelta = {fields['delta']}\n\n"
         f"[limits]\nsmallest_multiplier = {fields['smallest_multiplier']}\n"
         f"largest_clip = {fields['largest_clip']}\nmethods = {list(fields['methods'])}\n"
     )
@@ -41,6 +53,11 @@ def policy_toml(name: str = "n0", classes: int = 3, **changed: Any) -> str:
 
 def write_records(folder: Path, x: Any, y: Any) -> None:
     np.savez(folder / "records.npz", x=x, y=y)
+
+
+def records_of(client: int, data: Split = SMALL) -> tuple[np.ndarray, np.ndarray]:
+    part = data.parts[client]
+    return data.dataset.x_train[part], data.dataset.y_train[part]
 
 
 def make_node(folder: Path, x: Any, y: Any, name: str = "n0", classes: int = 3, **changed: Any) -> Policy:
@@ -53,27 +70,58 @@ def make_node(folder: Path, x: Any, y: Any, name: str = "n0", classes: int = 3, 
 
 def make_nodes(folder: Path, data: Split = SMALL, **changed: Any) -> list[Policy]:
     """One node for each client of a split: n0, n1, ..."""
-    x, y = data.dataset.x_train, data.dataset.y_train
     return [
-        make_node(folder / f"n{i}", x[part], y[part], f"n{i}", data.dataset.classes, **changed)
-        for i, part in enumerate(data.parts)
+        make_node(folder / f"n{i}", *records_of(i, data), f"n{i}", data.dataset.classes, **changed)
+        for i in range(len(data.parts))
     ]
 
 
-def begin(policies: Sequence[Policy], order: Order) -> Progress:
-    return server.begin(order, server.clients_of([hello(p) for p in policies], order))
+# --- a job among them ---------------------------------------------------------------------------------------
 
 
-def ask_all(policies: Sequence[Policy], progress: Progress) -> dict[str, Arrays]:
-    request = progress.request()
+def start(policies: Sequence[Policy], order: Order) -> JobState:
+    return start_job(order, clients_of([hello(p) for p in policies], order.clients))
+
+
+def started(nodes: Sequence[Policy], method: str = "fedgd", **order: Any) -> JobState:
+    """A job of two rounds under epsilon 1, unless told otherwise."""
+    usual = {"epsilon": 1.0, "rounds": 2, "clients": len(nodes)}
+    return start(nodes, Order(method=method, **usual | order))
+
+
+def asked(nodes: Sequence[Policy], method: str = "fedgd", **order: Any) -> Request:
+    """The first request of such a job."""
+    return started(nodes, method, **order).request()
+
+
+def ask_all(policies: Sequence[Policy], now: JobState) -> dict[str, Arrays]:
+    request = now.request()
     return {p.name: answer(p, request) for p in policies}
 
 
-def finish(policies: Sequence[Policy], progress: Progress) -> Progress:
+def finish(policies: Sequence[Policy], now: JobState) -> JobState:
     """The job to its end."""
-    while not progress.finished:
-        progress = server.advance(progress, ask_all(policies, progress))
-    return progress
+    while not now.finished:
+        now = step(now, ask_all(policies, now))
+    return now
+
+
+def with_terms(request: Request, **changed: Any) -> Request:
+    """The request of a job under other terms, as a server may send it."""
+    return request._replace(job=Job.read(replace(request.job, **changed).text()))
+
+
+def refusal(policy: Policy, request: Request) -> str:
+    """Why a request is refused; nothing may be charged for it."""
+    before = charges(policy)
+    with pytest.raises((Refused, InputError)) as caught:
+        answer(policy, request)
+    assert not isinstance(caught.value, DataProblem)
+    assert charges(policy) == before
+    return str(caught.value)
+
+
+# --- ledgers and numbers ------------------------------------------------------------------------------------
 
 
 def spent(policy: Policy) -> float:

@@ -8,7 +8,7 @@ import typer
 
 import fedsofim
 from fedsofim.cli import certificates, deployment, experiments, federations
-from fedsofim.cli.features import features
+from fedsofim.cli.image_features import features
 from fedsofim.cli.partitions import partition
 from fedsofim.cli.prices import methods, privacy
 from fedsofim.cli.runs import run

@@ -8,14 +8,16 @@ from typing import Annotated
 
 import typer
 
+from fedsofim.core.budget import in_words
+from fedsofim.deploy import certificate
+from fedsofim.deploy.policy import read_policy
+
 app = typer.Typer(help="Read and check what was released and what it cost.", no_args_is_help=True)
 
 
 @app.command("show")
 def show(file: Annotated[Path, typer.Argument(help="certificate.json")]) -> None:
     """The certificate in words."""
-    from fedsofim.deploy import certificate
-
     print(certificate.readable(certificate.read(file)))
 
 
@@ -25,8 +27,6 @@ def verify(
     ledger: Annotated[list[Path], typer.Option(help="a node's ledger.db; repeat for each node")],
 ) -> None:
     """Recompute every line and epsilon from the ledgers; exit 1 if anything differs."""
-    from fedsofim.deploy import certificate
-
     problems = certificate.verify(document := certificate.read(file), ledger)
     for problem in problems:
         print(f"WRONG  {problem}")
@@ -41,14 +41,11 @@ def ledger_now(
     as_json: Annotated[bool, typer.Option("--json", help="plain data")] = False,
 ) -> None:
     """What this node has released so far and what is left: for its operator."""
-    from fedsofim.deploy.certificate import certificate, readable, statement
-    from fedsofim.deploy.policy import read_policy
-
     read = read_policy(policy)
-    facts = statement(read)
+    facts = certificate.statement(read)
     if as_json:
         print(json.dumps(facts, indent=2))
         return
-    print(readable(certificate("(none)", {read.name: facts})))
-    if facts["epsilon"] is not None and math.isfinite(read.epsilon):
-        print(f"spent {facts['epsilon']:.6g} of {read.epsilon:g}, {time.strftime('%Y-%m-%d %H:%M')}")
+    print(certificate.readable(certificate.document_of("(none)", {read.name: facts})))
+    if math.isfinite(read.epsilon):
+        print(f"spent {in_words(facts['epsilon'])} of {read.epsilon:g}, {time.strftime('%Y-%m-%d %H:%M')}")

@@ -1,11 +1,17 @@
-"""`fedsofim federation ...`: set up a federation, or watch one on this machine."""
+"""`fedsofim federation ...`: set up a federation, or watch one on this machine.
+
+What makes keys and certificates is imported where it is used: it comes with the extra flower.
+"""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedsofim.errors import InputError
+from fedsofim.core.budget import budget_of, stated
+from fedsofim.deploy.address import Address
+from fedsofim.deploy.workers import command
+from fedsofim.errors import InputError, expect_whole
 
 app = typer.Typer(help="Set up a federation, or watch one on this machine.", no_args_is_help=True)
 
@@ -22,15 +28,12 @@ def init(
     insecure: Annotated[bool, typer.Option("--insecure", help="no certificates: for rehearsals only")] = False,
 ) -> None:
     """Write certificates, keys, policy templates and start scripts for a server and its nodes."""
-    from fedsofim.deploy import handout as federation
-    from fedsofim.deploy.processes import command
-
     command("flwr")  # without Flower there is nothing to set up
-    if nodes < 1:
-        raise InputError(f"nodes is {nodes}; expected at least 1")
+    from fedsofim.deploy.handout import Terms, hand_out
+
+    expect_whole("nodes", nodes, 1)
     names = [f"node-{i + 1}" for i in range(nodes)]
-    where = federation.Federation(host, port, insecure)
-    federation.init(folder, names, where, federation.Terms(epsilon=epsilon, delta=delta, classes=classes))
+    hand_out(folder, names, Address(host, port, insecure), Terms(epsilon=epsilon, delta=delta, classes=classes))
     print(f"wrote {folder}: read {folder / 'README.txt'}")
 
 
@@ -53,10 +56,11 @@ def mask_key(
 def demo(
     out: Annotated[Path, typer.Option(help="folder to write")] = Path("federation-demo"),
     rounds: Annotated[int, typer.Option(help="rounds to train")] = 5,
-    epsilon: Annotated[float, typer.Option(help="budget of the job, and cap of every node")] = 5.0,
+    epsilon: Annotated[str, typer.Option(metavar="NUMBER", help="budget of the job, and cap of every node")] = "5.0",
     method: Annotated[str, typer.Option(help="see `fedsofim methods`")] = "fedsofim",
 ) -> None:
     """One server and three nodes on this machine, with TLS, on the shipped digits: trains, certifies, ends."""
+    command("flwr")
     from fedsofim.deploy.demo import run_demo
 
-    run_demo(out, rounds, epsilon, method)
+    run_demo(out, rounds, stated(budget_of(epsilon, 1e-5).epsilon), method)

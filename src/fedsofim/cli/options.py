@@ -7,8 +7,8 @@ Each record also says what its options mean: the method, the data, the budget th
 """
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
 
@@ -28,12 +28,12 @@ from fedsofim.errors import InputError, one_of
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose records of options are spread out: every field becomes an option of its own."""
     taken = inspect.signature(command, eval_str=True).parameters
-    records = {name: p.annotation for name, p in taken.items() if is_dataclass(p.annotation)}
+    records: dict[str, Any] = {n: p.annotation for n, p in taken.items() if is_dataclass(p.annotation)}
     flat = [spread for p in taken.values() for spread in _spread(p)]
 
     def run(**given: Any) -> None:
-        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in records.items()}
-        command(**made, **given)
+        made = {name: kind(**_values(kind, given)) for name, kind in records.items()}
+        command(**made, **{name: given[name] for name in taken if name not in records})
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__annotations__ = {p.name: p.annotation for p in flat}
@@ -47,8 +47,29 @@ def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     if not is_dataclass(kind):
         return [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
     hints = get_type_hints(kind, include_extras=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return [inspect.Parameter(f.name, keyword, default=f.default, annotation=hints[f.name]) for f in fields(kind)]
+    return [_option(f, hints[f.name]) for f in _shown(kind)]
+
+
+def _option(field: Field, hint: Any) -> inspect.Parameter:
+    """A field as an option: typed for the command line already, or described by its metadata (deploy/order.py)."""
+    how, default = field.metadata, field.default
+    if "help" in how:
+        option = typer.Option(*([how["flag"]] if "flag" in how else []), help=how["help"])
+        hint, default = Annotated[how.get("typed", hint), option], how.get("shown", default)
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+def _values(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given for the fields of a record, read as its metadata says."""
+    return {f.name: f.metadata.get("read", _as_it_is)(given[f.name]) for f in _shown(kind)}
+
+
+def _shown(kind: Any) -> list[Field]:
+    return [f for f in fields(kind) if not f.metadata.get("hidden")]
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]

@@ -74,7 +74,8 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
             round=i.round,
             facts=facts._replace(noise_std=i.noise_std),
         )
-        return _pair(client(door, i.params, i.state, i.memory))
+        returned = client(door, i.params, i.state, i.memory)
+        return pair("the client", returned, "the upload, and the memory the client keeps")
 
     try:
         with auditing():
@@ -96,11 +97,12 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
     return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases))
 
 
-def _pair(returned: Any) -> tuple[Any, Any]:
-    """What a client's program must give."""
+def pair(who: str, returned: Any, expected: str) -> tuple[Any, Any]:
+    """The two values that a client or a server must return."""
     if not isinstance(returned, tuple) or len(returned) != 2:
-        what = f"{len(returned)} values" if isinstance(returned, tuple) else f"one {type(returned).__name__}"
-        raise InputError(f"the client returned {what}; expected two: the upload, and the memory the client keeps")
+        one = "array" if isinstance(returned, jax.Array) else type(returned).__name__
+        what = f"{len(returned)} values" if isinstance(returned, tuple) else f"one {one}"
+        raise InputError(f"{who} returned {what}; expected two: {expected}")
     return returned
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedsofim.core.audit import Inputs, Program, audit_program
+from fedsofim.core.audit import Inputs, Program, audit_program, pair
 from fedsofim.core.door import MAX_SITES, Facts
 from fedsofim.core.feature_moments import FeatureMoments, moments_client
 from fedsofim.core.method import Method
@@ -51,7 +51,7 @@ def read_programs(
             lambda door, params, *_: (ask(door, params), ()), model, once, public.facts, Phase.SETUP
         )
     found[Phase.ROUND] = audit_program(method.client, model, inputs, public.facts, Phase.ROUND)
-    _check_server(method, found[Phase.ROUND], inputs, public.facts)
+    _check_forms(method, found, inputs, public.facts)
     return found
 
 
@@ -85,21 +85,45 @@ def input_shapes(method: Method, model: Model, public: Public) -> Inputs:
 
 def upload_shapes(program: Program) -> Any:
     """Shapes of what a client uploads."""
+    return _output_shapes(program)[0]
+
+
+def _output_shapes(program: Program) -> tuple[Any, Any]:
+    """Shapes of what a client uploads and of what it keeps."""
     specs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in program.jaxpr.jaxpr.outvars]
-    return jax.tree.unflatten(program.outputs, specs)[0]
+    return jax.tree.unflatten(program.outputs, specs)
 
 
-def _check_server(method: Method, program: Program, inputs: Inputs, facts: Facts) -> None:
-    """Does the server's step give new parameters and state, of the form they had?"""
+# --- what goes from one round to the next -------------------------------------------------------------------
 
-    def step(mean: Any, state: Any, params: Any, noise_std: Any) -> Any:
+
+def _check_forms(method: Method, programs: Mapping[Phase, Program], inputs: Inputs, facts: Facts) -> None:
+    """Memory, parameters and state come back in the form they had, or no round could follow."""
+
+    def step(mean: Any, state: Any, params: Any, noise_std: Any) -> tuple[Any, Any]:
         returned = method.server(mean, state, params, facts._replace(noise_std=noise_std))
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            what = f"{len(returned)} values" if isinstance(returned, tuple) else f"one {type(returned).__name__}"
-            raise InputError(f"{method.name}: the server returned {what}; expected two: the parameters and its state")
-        return returned[0]
+        return pair(f"{method.name}: the server", returned, "the parameters and its state")
 
-    new = jax.eval_shape(step, upload_shapes(program), inputs.state, inputs.params, inputs.noise_std)
-    wanted, given = (jax.tree.map(lambda s: s.shape, t) for t in (inputs.params, new))
-    if wanted != given:
-        raise InputError(f"{method.name}: the server gave parameters of shape {given}; expected {wanted}")
+    upload, memory = _output_shapes(programs[Phase.ROUND])
+    params, state = jax.eval_shape(step, upload, inputs.state, inputs.params, inputs.noise_std)
+    _check_form(f"{method.name}: the client keeps a memory", memory, inputs.memory)
+    _check_form(f"{method.name}: the server gave parameters", params, inputs.params)
+    _check_form(f"{method.name}: the server gave a state", state, inputs.state)
+    if method.setup is not None:
+        state = jax.eval_shape(method.setup.server, upload_shapes(programs[Phase.SETUP]), inputs.state)
+        _check_form(f"{method.name}: the server's setup gave a state", state, inputs.state)
+
+
+def _check_form(what: str, given: Any, wanted: Any) -> None:
+    (new, new_tree), (old, old_tree) = jax.tree.flatten(given), jax.tree.flatten(wanted)
+    if new_tree != old_tree or not all(map(_follows, new, old)):
+        raise InputError(f"{what} of form {_form(given)}; expected {_form(wanted)}, as before the round")
+
+
+def _follows(new: Any, old: Any) -> bool:
+    """May an array take another's place in the next round? What was a Python number takes any type."""
+    return new.shape == old.shape and (old.weak_type or new.dtype == old.dtype)
+
+
+def _form(tree: Any) -> Any:
+    return jax.tree.map(lambda s: f"{s.dtype}[{','.join(map(str, s.shape))}]", tree)

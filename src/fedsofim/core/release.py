@@ -70,7 +70,8 @@ def operands(args: Sequence) -> Operands:
     """The flat operands of a dp_release, named."""
     end = 4 + _RECORD_FIELDS
     key, round, index, std = args[:4]
-    return Operands(key, round, index, std, Records(*args[4:end]), list(args[end:]))
+    records, consts = Records(*args[4:end]), list(args[end:])
+    return Operands(key=key, round=round, index=index, std=std, records=records, consts=consts)
 
 
 def _one_client(*args, site: Site) -> list[jax.Array]:

@@ -8,7 +8,7 @@ import numpy as np
 from fedsofim.errors import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dataset:
     """Features (float32, records x p) and labels (int32, 0..classes-1) of a train and a test set.
 
@@ -61,7 +61,18 @@ class Dataset:
                     f"{name}: y_{part} has label {labels.max()} but y_train only 0..{classes - 1}; "
                     "labels out of range cannot be predicted"
                 )
-        return Dataset(name, *train, *test, classes, *val, None if owner is None else np.asarray(owner), notes or {})
+        return Dataset(
+            name=name,
+            x_train=train[0],
+            y_train=train[1],
+            x_test=test[0],
+            y_test=test[1],
+            classes=classes,
+            x_val=val[0],
+            y_val=val[1],
+            owner=None if owner is None else np.asarray(owner),
+            notes=notes or {},
+        )
 
 
 def _part(name: str, part: str, x: Any, y: Any, width: int | None) -> tuple[np.ndarray, np.ndarray]:

@@ -205,7 +205,9 @@ def _insert(db: sqlite3.Connection, ask: Ask, lines: Sequence[Line]) -> int:
         (ask.job, ask.phase, ask.round, ask.digest, time.time()),
     )
     number = int(cursor.lastrowid or 0)
-    db.executemany("INSERT INTO charges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [(number, *astuple(line)) for line in lines])
+    db.executemany(
+        "INSERT INTO charges VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", [(number, *astuple(line)) for line in lines]
+    )
     return number
 
 

@@ -32,7 +32,9 @@ def run_demo(out: Path, rounds: int, epsilon: float | str, method: str) -> None:
     hand_out(out, names, where, Terms(epsilon=epsilon, smallest_multiplier=multiplier, methods=(method,)))
     folders = [out / "nodes" / name for name in names]
     deal(folders)
-    start_job(order, clients_of([hello(read_policy(f / "policy.toml")) for f in folders], NODES))  # senseless? say so now
+    start_job(
+        order, clients_of([hello(read_policy(f / "policy.toml")) for f in folders], NODES)
+    )  # senseless? say so now
     print(f"starting one server and {NODES} nodes with TLS on port {where.port}; logs in {out}", flush=True)
     with federated(out, where, folders):
         follow(out / "server", order, Conduct(test="digits", folder=str((out / "job").absolute())))

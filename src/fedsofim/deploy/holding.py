@@ -1,9 +1,9 @@
 """Which requests a node holds: being worked on by a live process now, or answered and stored.
 
-A node that is killed at work loses the request, and whoever asked would wait in vain. So a worker holds a lock on a file
-of the request's own, beside the ledger, for as long as it works. The lock is the operating system's and dies with its
-process, whatever kills it; a number of a process could be another's by then. Whoever asks for the same thing meanwhile
-waits for the lock, finds the stored answer and pays nothing: no question is worked on twice at a time.
+A node that is killed at work loses the request, and whoever asked would wait in vain. So a worker locks a file of the
+request's own, beside the ledger, for as long as it works. The lock is the operating system's and dies with its process,
+whatever kills it; a process's number could be another's by then. Whoever asks the same meanwhile waits for the lock,
+finds the stored answer and pays nothing: no question is worked on twice at a time.
 
 What is told of it depends on requests only, and only on the one that the asker names.
 """

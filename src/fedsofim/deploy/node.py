@@ -93,9 +93,7 @@ def _answer(policy: Policy, request: Request) -> Arrays:
     how = masking(policy, request, program, price.shares) if price.shares is not None else None
     inputs = _inputs(policy, request, programs, data)  # all before the charge: what cannot run costs nothing
     account, ask = Account(policy.ledger), _ask(request, program, data)
-    opened = account.open_ask(
-        ask, price.lines, cap=policy.epsilon, delta=policy.delta, fresh_secret=fresh_secret()
-    )
+    opened = account.open_ask(ask, price.lines, cap=policy.epsilon, delta=policy.delta, fresh_secret=fresh_secret())
     if opened.reply is not None:
         return from_bytes(opened.reply)
     secrets = Secrets(fresh_secret(), opened.secret)

@@ -5,10 +5,10 @@ pyproject.toml must list. `to_config` writes it and `from_config` reads it, for 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
-from fedsofim.core.budget import WITHOUT, Budget, budget_of
+from fedsofim.core.budget import WITHOUT, Budget, budget_of, stated
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.errors import InputError, is_number, is_whole, one_of, unknown
 from fedsofim.extensions import is_file
@@ -17,29 +17,46 @@ from fedsofim.methods import parse_settings
 Value = bool | float | int | str
 
 
+def described(default: Any, help: str, **how: Any) -> Any:
+    """A field and what a command line shows of it: cli/options.py makes an option of it, unless it is `hidden`."""
+    return field(default=default, metadata={"help": help, **how})
+
+
+def _pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(parse_settings(given or []).items()))
+
+
+def _epsilon(text: str) -> float | str:
+    return stated(budget_of(text, 0.5).epsilon)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
     """What the coordinator wants trained."""
 
-    method: str = "fedsofim"
-    settings: tuple[tuple[str, str], ...] = ()
-    epsilon: float | str = 1.0  # or `no-privacy`: no noise, for a rehearsal
-    delta: float = 1e-5
-    rounds: int = 70
-    clip: float = 10.0
-    clients: int = 3
-    weights: Weights = "uniform"
-    trust: Trust = "local"
-    standardize: float = 0.0  # share of the budget for private feature moments; 0: none
-    seed: int = 0
+    method: str = described("fedsofim", "see `fedsofim methods`; what is installed on every node")
+    settings: tuple[tuple[str, str], ...] = described(
+        (), "a parameter of the method, name=value", flag="--set", typed=list[str] | None, shown=None, read=_pairs
+    )
+    epsilon: float | str = described(
+        1.0, f"budget for the whole job; {WITHOUT}: no noise, for a rehearsal", typed=str, shown="1.0", read=_epsilon
+    )
+    delta: float = described(1e-5, "delta of the budget")
+    rounds: int = described(70, "rounds of the job")
+    clip: float = described(10.0, "largest norm of a record's gradient")
+    clients: int = described(3, "nodes that take part: every round needs all of them")
+    weights: Weights = described("uniform", "uniform, or size", typed=str)
+    trust: Trust = described("local", "local, or secure-sum: masked uploads that share the noise", typed=str)
+    standardize: float = described(0.0, "share of the budget for feature moments; 0: none", flag="--standardize-share")
+    seed: int = described(0, "of the initial parameters")
 
     def __post_init__(self) -> None:
         one_of("weights", self.weights, get_args(Weights))
         one_of("trust", self.trust, get_args(Trust))
         if is_file(self.method):
             raise InputError(
-                f"the method {self.method} is a file, and nodes run only what is installed there; put it into a package "
-                "with an entry point in the group fedsofim.methods, install that on every node, and give its name"
+                f"the method {self.method} is a file, and nodes run only what is installed there; package it with an "
+                "entry point in the group fedsofim.methods, install the package on every node, and give its name"
             )
 
     @property
@@ -51,13 +68,13 @@ class Order:
 class Conduct:
     """How a job is conducted; nothing here changes what is released."""
 
-    test: str = ""  # a public test set of the coordinator
-    folder: str = ""  # where checkpoint and certificate are kept
-    resume: bool = False
-    ask_first: bool = True  # would every node allow the whole job?
-    attempts: int = 3  # to get a round whole
-    patience: float = 120.0  # seconds to wait for nodes to connect
-    timeout: float = 600.0  # seconds to wait for an answer
+    test: str = described("", "public test data of the coordinator")
+    folder: str = described("", "where checkpoint and certificate are kept", hidden=True)
+    resume: bool = described(False, "go on from the job's checkpoint", flag="--resume")
+    ask_first: bool = described(True, "would every node allow the whole job?", hidden=True)
+    attempts: int = described(3, "to get a round whole", hidden=True)
+    patience: float = described(120.0, "seconds to wait for nodes")
+    timeout: float = described(600.0, "seconds to wait for an answer", hidden=True)
 
 
 def to_config(order: Order, conduct: Conduct) -> dict[str, Value]:
@@ -76,9 +93,8 @@ def from_config(config: Mapping[str, Any]) -> tuple[Order, Conduct]:
     known = to_config(Order(), Conduct())
     for key in set(config) - set(known):
         raise unknown("setting of a run", key, known)
-    values = {key: _checked(key, value, type(known[key])) for key, value in config.items()}
-    if "settings" in values:
-        values["settings"] = tuple(sorted(parse_settings(values["settings"].split()).items()))
+    values: dict[str, Any] = {key: _checked(key, value, type(known[key])) for key, value in config.items()}
+    values["settings"] = _pairs(values.get("settings", "").split())
     return Order(**_part(Order, values)), Conduct(**_part(Conduct, values))
 
 

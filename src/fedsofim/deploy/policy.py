@@ -140,11 +140,11 @@ def _checked(path: Path, p: Policy) -> Policy:
 def _check_budget(path: Path, p: Policy) -> None:
     """A cap with noise, or neither."""
     rehearsal = p.epsilon == math.inf
-    if rehearsal != (p.smallest_multiplier == 0):
-        why = f'epsilon is "{WITHOUT}", which protects nothing; for a rehearsal also set smallest_multiplier = 0'
-        noiseless = "smallest_multiplier is 0; expected a number above 0: a release needs noise"
-        raise InputError(f"{path}: {why if rehearsal else noiseless}")
     try:
         Budget(1.0 if rehearsal else p.epsilon, p.delta)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+    if rehearsal != (p.smallest_multiplier == 0):
+        why = f'epsilon is "{WITHOUT}", which protects nothing; for a rehearsal also set smallest_multiplier = 0'
+        noiseless = "smallest_multiplier is 0; expected a number above 0: a release needs noise"
+        raise InputError(f"{path}: {why if rehearsal else noiseless}")

@@ -90,7 +90,9 @@ def _check(job: Job) -> None:
     if not right:
         raise InputError("the job's terms make no sense: expected whole counts, a clip above 0, and noise stds >= 0")
     if not is_installed(job.method):
-        raise Refused(f"the method {job.method[:64]!r} is not installed here; a job names a method, it never brings one")
+        raise Refused(
+            f"the method {job.method[:64]!r} is not installed here; a job names a method, it never brings one"
+        )
 
 
 def is_installed(method: str) -> bool:

@@ -1,8 +1,8 @@
 """The commands by which a node's SuperNode starts its workers, and the environment in which it finds them.
 
 SuperNode starts workers by bare command names. `fedsofim node` puts a folder first on its PATH that holds a
-`flwr-clientapp` of ours, which hands the message over to the nursery (flower/nursery.py), and refusals in place of every
-other worker. Nothing here imports Flower.
+`flwr-clientapp` of ours, which hands the message over to the nursery (flower/nursery.py), and refusals in place of
+every other worker. Nothing here imports Flower.
 """
 
 import os
@@ -23,7 +23,8 @@ os.chdir(os.path.dirname(sys.argv[1]))  # a socket's own path may have 100 lette
 try:
     s.connect(os.path.basename(sys.argv[1]))
 except OSError:
-    os.execv(sys.argv[2], [sys.argv[2], "-c", "from fedsofim.deploy.flower.pinned import worker; worker()", *sys.argv[3:]])
+    start = "from fedsofim.deploy.flower.pinned import worker; worker()"
+    os.execv(sys.argv[2], [sys.argv[2], "-c", start, *sys.argv[3:]])
 s.sendall(json.dumps(sys.argv[3:]).encode() + b"\\n")
 code = s.recv(1)
 sys.exit(code[0] if code else 1)

@@ -25,11 +25,9 @@ class AdaptiveState(NamedTuple):
     second: Any
 
 
-def adaptive_method(name: str, rule: Rule, lr: Any, beta1: Any, beta2: Any, tau: Any, bias_corrected: bool) -> Method:
+def adaptive_method(name: str, lr: Any, scale: optax.GradientTransformation) -> Method:
     """A one-gradient method with an adaptive server step; lr None is automatic."""
-    check_steps(lr=lr, tau=tau)
-    check_decay(beta1=beta1, beta2=beta2)
-    scale = scale_by_adaptive(rule, beta1, beta2, tau, bias_corrected)
+    check_steps(lr=lr)
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
         return optax.chain(scale, scale_by_step(lr, lambda d: sign_step(facts, d)))
@@ -38,19 +36,21 @@ def adaptive_method(name: str, rule: Rule, lr: Any, beta1: Any, beta2: Any, tau:
 
 
 def scale_by_adaptive(
-    rule: Rule, beta1: Any, beta2: Any, tau: Any, bias_corrected: bool
+    rule: Rule, *, beta1: Any, beta2: Any, tau: Any, bias_corrected: bool
 ) -> optax.GradientTransformation:
     """m/(sqrt(v) + τ).
 
-    >>> update = scale_by_adaptive("adam", 0.9, 0.99, 0.0, bias_corrected=True)
+    >>> update = scale_by_adaptive("adam", beta1=0.9, beta2=0.99, tau=1e-9, bias_corrected=True)
     >>> step, _ = update.update(jnp.array([2.0, -0.5]), update.init(jnp.zeros(2)))
     >>> [round(float(s), 4) for s in step]  # the first step is the sign
     [1.0, -1.0]
     """
+    check_steps(tau=tau)
+    check_decay(beta1=beta1, beta2=beta2)
 
     def init(params: Any) -> AdaptiveState:
-        begin = 0.0 if bias_corrected else tau**2
-        second = jax.tree.map(lambda p: jnp.full_like(p, begin), params)
+        start = 0.0 if bias_corrected else tau**2
+        second = jax.tree.map(lambda p: jnp.full_like(p, start), params)
         return AdaptiveState(jnp.zeros((), jnp.int32), zeros(params), second)
 
     def second(v: jax.Array, g: jax.Array) -> jax.Array:

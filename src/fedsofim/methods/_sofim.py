@@ -9,14 +9,15 @@ so a step costs two inner products: O(d) time, one buffer of d numbers. M̂ = M/
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.core import Tracer
 
-from fedsofim.errors import InputError, unknown
+from fedsofim.errors import InputError, one_of, unknown
 from fedsofim.native.momentum import fits, momentum_pass
 
 Direction = Literal["momentum", "gradient"]
@@ -27,6 +28,49 @@ WarmupKind = Literal["hard", "blend"]
 class SofimState(NamedTuple):
     t: jax.Array  # updates made so far
     momentum: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """Which of SOFIM's forms, and the two numbers a step of it needs. Traced numbers (a sweep's) are taken on trust."""
+
+    rho: Any
+    direction: Direction
+    warmup: int
+    warmup_kind: WarmupKind
+    variant: Variant
+
+    def __post_init__(self) -> None:
+        one_of("direction", self.direction, get_args(Direction))
+        one_of("warmup_kind", self.warmup_kind, get_args(WarmupKind))
+        one_of("variant", self.variant, get_args(Variant))
+        if not isinstance(self.rho, Tracer) and not self.rho > 0:
+            raise InputError(f"rho is {self.rho}; expected a number above 0, or F has no inverse")
+        if self.warmup < 0:
+            raise InputError(f"warmup is {self.warmup}; expected a number of rounds >= 0")
+
+    @property
+    def from_momentum(self) -> bool:
+        """Is the step a multiple of M, so that G need not be read again?"""
+        return self.variant == "ema-only" or (self.variant == "full" and self.direction == "momentum")
+
+    def coefficients(self, square: Any, along: Any, correct: Any, t: Any) -> tuple[jax.Array, jax.Array]:
+        """Numbers (a, b) with step = a·G + b·M, from |M|², M·G and the factor that M̂ is of M."""
+        rho, zero = self.rho, jnp.zeros_like(correct)
+        ema, grad = (zero, correct / rho), (zero + 1 / rho, zero)
+        if self.variant != "full":
+            return ema if self.variant == "ema-only" else grad
+        size = correct**2 * square  # |M̂|²
+        if self.direction == "momentum":
+            plain, full = ema, (zero, correct / (rho + size))
+        else:
+            plain, full = grad, (grad[0], -(correct**2) * along / (rho * (rho + size)))
+        if not self.warmup:
+            return full
+        if self.warmup_kind == "hard":
+            return jnp.where(t < self.warmup, zero, full[0]), jnp.where(t < self.warmup, correct, full[1])
+        mix = jnp.minimum(t / self.warmup, 1.0)
+        return (1 - mix) * plain[0] + mix * full[0], (1 - mix) * plain[1] + mix * full[1]
 
 
 def scale_by_sofim(
@@ -51,8 +95,8 @@ def scale_by_sofim(
     >>> [round(float(u), 4) for u in updates["w"]]  # -0.8 · 1/(0.5 + 3)
     [-0.2286, -0.2286, -0.2286]
     """
-    check_sofim(rho, beta, direction, warmup, warmup_kind, variant)
-    from_momentum = variant == "ema-only" or (variant == "full" and direction == "momentum")
+    form = Form(rho=rho, direction=direction, warmup=warmup, warmup_kind=warmup_kind, variant=variant)
+    _check_beta(beta)
 
     def init(params: Any) -> SofimState:
         return SofimState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
@@ -64,32 +108,12 @@ def scale_by_sofim(
         # M̂ is M times a scalar: keep the scalar, so that no second buffer is needed
         t = state.t.astype(real)
         correct = 1 / (1 - beta ** (t + 1)) if bias_correction else jnp.ones((), real)
-        a, b = coefficients(square, along, correct, t)
-        if from_momentum:  # a is 0: G need not be read again
+        a, b = form.coefficients(square, along, correct, t)
+        if form.from_momentum:
             step = jax.tree.map(lambda m: b.astype(m.dtype) * m, momentum)
         else:
             step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
         return step, SofimState(state.t + 1, momentum)
-
-    def coefficients(
-        square: jax.Array, along: jax.Array, correct: jax.Array, t: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Numbers (a, b) with step = a·G + b·M, from |M|² and M·G."""
-        zero = jnp.zeros_like(correct)
-        ema, grad = (zero, correct / rho), (zero + 1 / rho, zero)
-        if variant != "full":
-            return ema if variant == "ema-only" else grad
-        size = correct**2 * square  # |M̂|²
-        if direction == "momentum":
-            plain, full = ema, (zero, correct / (rho + size))
-        else:
-            plain, full = grad, (grad[0], -(correct**2) * along / (rho * (rho + size)))
-        if not warmup:
-            return full
-        if warmup_kind == "hard":
-            return jnp.where(t < warmup, zero, full[0]), jnp.where(t < warmup, correct, full[1])
-        mix = jnp.minimum(t / warmup, 1.0)
-        return (1 - mix) * plain[0] + mix * full[0], (1 - mix) * plain[1] + mix * full[1]
 
     return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
 
@@ -120,21 +144,9 @@ def schedule(kind: str, peak: Any, rounds: int) -> optax.Schedule:
     return kinds[kind]
 
 
-def check_sofim(rho: Any, beta: Any, direction: str, warmup: int, warmup_kind: str, variant: str) -> None:
-    """Refuse what has no meaning; traced numbers (a sweep's) are taken on trust."""
-    for kind, value, known in (
-        ("direction", direction, ("momentum", "gradient")),
-        ("warmup_kind", warmup_kind, ("hard", "blend")),
-        ("variant", variant, ("full", "ema-only", "grad-only")),
-    ):
-        if value not in known:
-            raise unknown(kind, value, known)
-    if not isinstance(rho, Tracer) and not rho > 0:
-        raise InputError(f"rho is {rho}; expected a number above 0, or F has no inverse")
+def _check_beta(beta: Any) -> None:
     if not isinstance(beta, Tracer) and not 0 <= beta < 1:
         raise InputError(f"beta is {beta}; expected 0 <= beta < 1")
-    if warmup < 0:
-        raise InputError(f"warmup is {warmup}; expected a number of rounds >= 0")
 
 
 def _scalar_type(tree: Any) -> Any:

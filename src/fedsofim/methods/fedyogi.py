@@ -1,7 +1,7 @@
 """DP-FedYogi: Yogi on the averaged noisy gradient. T releases. The two forms are told apart in _adaptive.py."""
 
 from fedsofim.core.method import Method, remembered
-from fedsofim.methods._adaptive import adaptive_method
+from fedsofim.methods._adaptive import adaptive_method, scale_by_adaptive
 
 
 @remembered
@@ -9,7 +9,8 @@ def fedyogi(
     lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3, bias_corrected: bool = True
 ) -> Method:
     """Yogi at the server; lr None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
-    return adaptive_method("fedyogi", "yogi", lr, beta1, beta2, tau, bias_corrected)
+    scale = scale_by_adaptive("yogi", beta1=beta1, beta2=beta2, tau=tau, bias_corrected=bias_corrected)
+    return adaptive_method("fedyogi", lr, scale)
 
 
 #: Settings behind the published ResNet-20 tables, by epsilon.

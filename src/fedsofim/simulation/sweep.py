@@ -92,7 +92,7 @@ def sweepable(name: str, fixed: tuple[tuple[str, Any], ...], numbers: tuple[str,
 
     pooled = can_pool(plain)
     setup = None if plain.setup is None else Setup(plain.setup.client, one_shot)
-    return Method(name, plain.client if pooled else client, server, init, plain.memory, setup, plain.note)
+    return plain._replace(client=plain.client if pooled else client, server=server, init=init, setup=setup)
 
 
 def parts(settings: dict[str, Any], method: str) -> tuple[tuple, tuple[str, ...], np.ndarray]:

@@ -52,12 +52,14 @@ class Run:
 
     def predict(self, x: Any) -> np.ndarray:
         """Predicted classes of records (records x features)."""
-        x, wanted = np.asarray(x), self.split.dataset.x_train.shape[1:]
-        if x.shape[1:] != wanted or x.ndim != len(wanted) + 1:
-            raise InputError(
-                f"predict got an array of shape {x.shape}; expected (records, {', '.join(map(str, wanted))}), "
-                "as in training"
-            )
+        wanted = self.split.dataset.x_train.shape[1:]
+        expected = f"expected numbers of shape (records, {', '.join(map(str, wanted))}), as in training"
+        try:
+            x = np.asarray(x, np.float32)
+        except (TypeError, ValueError):  # text, or rows of unequal length
+            raise InputError(f"predict got a {type(x).__name__} that is no array of numbers; {expected}") from None
+        if x.ndim != len(wanted) + 1 or x.shape[1:] != wanted:
+            raise InputError(f"predict got an array of shape {x.shape}; {expected}")
         return np.asarray(self.plan.model.logits(self.params, jnp.asarray(x))).argmax(axis=-1)
 
     def summary(self) -> dict[str, Any]:
@@ -113,9 +115,11 @@ def train(
     `standardize` first releases the features' moments, charged to the same budget; the run's `split` is then the
     standardised one, and so is what its `predict` takes.
     """
-    if not is_whole(seed):
-        raise InputError(f"seed is {seed!r}; expected a whole number")
+    if not is_whole(seed) or not -(2**63) <= seed < 2**63:
+        raise InputError(f"seed is {seed!r}; expected a whole number of at most 64 bits")
     expect_whole("every", every, 1)
+    if not callable(getattr(progress, "at", None)):
+        raise InputError(f"progress is {progress!r}; expected a fs.Progress, as fs.progress_bar gives one")
     plan = plan_for(
         split, method, budget, rounds, clip=clip, trust=trust, weights=weights, model=model, standardize=standardize
     )
@@ -140,7 +144,7 @@ def plan_for(
     standardize: FeatureMoments | None = None,
 ) -> Plan:
     """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
-    check_kinds(split, method, budget, model)
+    check_kinds(split, method, budget, model, standardize)
     _check_scale(split)
     return make_plan(
         method,
@@ -157,7 +161,7 @@ def plan_for(
     )
 
 
-def check_kinds(split: Any, method: Any, budget: Any, model: Any) -> None:
+def check_kinds(split: Any, method: Any, budget: Any, model: Any, standardize: Any) -> None:
     """What was given is of the kind that was asked for; what is wrong is said in one sentence."""
     if isinstance(split, Dataset):
         raise InputError(f"the data is the dataset {split.name}, which no clients hold yet; deal it out with fs.split")
@@ -175,7 +179,9 @@ def check_kinds(split: Any, method: Any, budget: Any, model: Any) -> None:
             f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
         )
     if model is not None and not isinstance(model, Model):
-        raise InputError(f"the model is a {type(model).__name__}; expected a fs.Model")
+        raise InputError(f"the model is {model!r}; expected a fs.Model, for example fs.softmax_head()")
+    if standardize is not None and not isinstance(standardize, FeatureMoments):
+        raise InputError(f"standardize is {standardize!r}; expected fs.FeatureMoments(), or nothing")
 
 
 def _check_scale(split: Split) -> None:

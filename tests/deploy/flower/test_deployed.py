@@ -5,7 +5,6 @@ behind most of this file. It is one test in four parts, because they share one f
 """
 
 import json
-import math
 import os
 import signal
 import sqlite3
@@ -26,13 +25,15 @@ from fedsofim.data.npz import save_npz
 
 pytest.importorskip("flwr")
 
+from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy import certificate, processes
-from fedsofim.deploy import handout as federation
 from fedsofim.deploy.account import Account
+from fedsofim.deploy.address import Address
 from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS, restore
+from fedsofim.deploy.handout import Terms, hand_out, policy_text
 
 NAMES = ["node-1", "node-2", "node-3"]
-REHEARSAL = federation.Terms(epsilon=math.inf, smallest_multiplier=0, methods=("fedsofim", "scaffold", "fedgd"))
+REHEARSAL = Terms(epsilon=WITHOUT, smallest_multiplier=0, methods=("fedsofim", "scaffold", "fedgd"))
 LIMIT = 240.0  # seconds for anything to happen
 
 
@@ -41,7 +42,7 @@ class Deployed:
     """The processes of a federation, by name."""
 
     folder: Path
-    where: federation.Federation
+    where: Address
     split: fs.Split
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     jobs: int = 0
@@ -61,9 +62,7 @@ class Deployed:
 
     def start_node(self, name: str) -> None:
         node = self.node(name)
-        self.running[name] = processes.start(
-            processes.node_start(node, self.where.address), os.environ, node / "node.log"
-        )
+        self.running[name] = processes.start(processes.node_start(node, self.where), os.environ, node / "node.log")
 
     def kill(self, name: str) -> None:
         """kill -9, children included: nothing gets a chance to tidy up."""
@@ -71,9 +70,9 @@ class Deployed:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def policies(self, terms: federation.Terms) -> None:
+    def policies(self, terms: Terms) -> None:
         for name in NAMES:
-            (self.node(name) / "policy.toml").write_text(federation.policy_text(name, terms))
+            (self.node(name) / "policy.toml").write_text(policy_text(name, terms))
 
     def order(self, **config: Any) -> Path:
         """Submit a new job; its folder."""
@@ -105,8 +104,8 @@ def _facts(path: Path) -> dict[str, Any]:
 @pytest.fixture
 def deployed(tmp_path: Path) -> Iterator[Deployed]:
     folder = tmp_path / "f"
-    where = federation.Federation(port=processes.free_port())
-    federation.init(folder, NAMES, where, REHEARSAL)
+    where = Address(port=processes.free_port())
+    hand_out(folder, NAMES, where, REHEARSAL)
     split = fs.split(fs.load("digits"), clients=3, alpha=0.5)
     for name, part in zip(NAMES, split.parts, strict=True):
         records = {"x": split.dataset.x_train[part], "y": split.dataset.y_train[part]}
@@ -148,7 +147,7 @@ def _command(pid: int) -> list[bytes]:
 
 
 def _simulated(deployed: Deployed, method: str, rounds: int, **settings: str) -> Any:
-    return fs.train(deployed.split, fs.make(method, settings), None, rounds=rounds).params
+    return fs.train(deployed.split, fs.make(method, settings), fs.NO_PRIVACY, rounds=rounds).params
 
 
 def _agree(job: Path, expected: Any) -> None:
@@ -159,14 +158,14 @@ def _agree(job: Path, expected: Any) -> None:
 
 
 def a_job_ends_where_the_simulator_ends(deployed: Deployed) -> None:
-    job = deployed.order(method="fedsofim", epsilon=math.inf, rounds=2)
+    job = deployed.order(method="fedsofim", epsilon=WITHOUT, rounds=2)
     assert deployed.outcome(job) == {"finished": 2}
     _agree(job, _simulated(deployed, "fedsofim", 2))
 
 
 def kills_lose_nothing(deployed: Deployed) -> None:
     """A node, the server process and the SuperLink are killed in turn; client memory and ledgers survive it."""
-    job = deployed.order(method="scaffold", settings="local_steps=2", epsilon=math.inf, rounds=4, attempts=4)
+    job = deployed.order(method="scaffold", settings="local_steps=2", epsilon=WITHOUT, rounds=4, attempts=4)
     deployed.wait_round(job, 1)
     _wait_until_asked(deployed, "node-2", job, round=1)
     deployed.kill("node-2")  # charged, perhaps not yet answered
@@ -221,7 +220,7 @@ def every_node_refuses_what_its_policy_does_not_allow(deployed: Deployed) -> Non
     """
     for name in NAMES:  # other records' budget: these ledgers hold rehearsals without noise
         (deployed.node(name) / "ledger.db").unlink()
-    deployed.policies(federation.Terms(epsilon=2.0, smallest_multiplier=1.0, largest_clip=10.0, methods=("fedsofim",)))
+    deployed.policies(Terms(epsilon=2.0, smallest_multiplier=1.0, largest_clip=10.0, methods=("fedsofim",)))
 
     job = deployed.order(method="fedsofim", epsilon=2.0, rounds=2)
     assert deployed.outcome(job) == {"finished": 2}
@@ -257,13 +256,14 @@ def a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
     worker = deployed.node("node-3") / "state" / "workers" / "flwr-clientapp"  # its operator turned malicious
     worker.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{rogue}" "$@"\n')
 
-    job = deployed.order(method="fedgd", epsilon=math.inf, rounds=1, attempts=2)
+    job = deployed.order(method="fedgd", epsilon=WITHOUT, rounds=1, attempts=2)
     failed = deployed.outcome(job)["failed"]
     assert "node-3: its upload0 holds NaN" in failed
     assert "node-1" not in failed and "node-2" not in failed
     assert restore(job / CHECKPOINT).round == 0  # nothing was averaged
 
 
+@pytest.mark.slow
 def test_a_federation_of_real_processes(deployed: Deployed) -> None:
     a_job_ends_where_the_simulator_ends(deployed)
     kills_lose_nothing(deployed)

@@ -14,6 +14,7 @@ from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 from flwr.supernode import cli as supernode_cli
 from flwr.supernode.runtime import run_clientapp
 
+from fedsofim.deploy import workers
 from fedsofim.deploy.flower import pinned
 from fedsofim.deploy.flower.client_app import app
 
@@ -35,14 +36,14 @@ def own_runtime(monkeypatch):
 
 
 def test_every_worker_command_of_flower_is_ours(tmp_path: Path):
-    folder = pinned.commands(tmp_path / "workers")
+    folder = workers.commands(tmp_path / "workers")
     for command in TASK_TYPE_TO_COMMAND.values():
         assert (folder / command).is_file(), f"a SuperNode would run Flower's own {command}"
         assert os.access(folder / command, os.X_OK)
 
 
 def test_ours_come_first_on_the_path(tmp_path: Path):
-    env = pinned.environment(tmp_path)
+    env = workers.environment(tmp_path)
     first = Path(env["PATH"].split(os.pathsep)[0])
     assert first == tmp_path / "workers"
     for command in TASK_TYPE_TO_COMMAND.values():
@@ -55,21 +56,21 @@ def test_ours_come_first_on_the_path(tmp_path: Path):
 @pytest.mark.parametrize("kind", [k for k in TASK_TYPE_TO_COMMAND if "client" not in TASK_TYPE_TO_COMMAND[k]])
 def test_every_other_worker_is_a_refusal(tmp_path: Path, kind):
     command = TASK_TYPE_TO_COMMAND[kind]
-    done = subprocess.run([pinned.commands(tmp_path) / command, "--token", "x"], capture_output=True, text=True)
+    done = subprocess.run([workers.commands(tmp_path) / command, "--token", "x"], capture_output=True, text=True)
     assert done.returncode == 1
     assert f"a node does not run {command}" in done.stderr
 
 
 def test_commands_are_written_anew_each_time(tmp_path: Path):
-    folder = pinned.commands(tmp_path)
+    folder = workers.commands(tmp_path)
     (folder / "flwr-clientapp").write_text("#!/bin/sh\nflwr-clientapp-of-the-server\n")
-    pinned.commands(tmp_path)
+    workers.commands(tmp_path)
     assert "of-the-server" not in (folder / "flwr-clientapp").read_text()
     assert stat.S_IMODE((folder / "flwr-clientapp").stat().st_mode) & 0o022 == 0  # no one else may change it
 
 
 def test_nothing_is_installed_and_nothing_is_told(tmp_path: Path):
-    env = pinned.environment(tmp_path)
+    env = workers.environment(tmp_path)
     assert env["FLWR_TELEMETRY_ENABLED"] == "0"
     assert env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"] == "1"
     assert Path(env["FLWR_HOME"]).is_relative_to(tmp_path)

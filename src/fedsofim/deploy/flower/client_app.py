@@ -12,7 +12,8 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsofim.deploy.certificate import statement
-from fedsofim.deploy.flower.messages import job_of, reply_message, request_of, what_of
+from fedsofim.deploy.flower.messages import digest_of, job_of, reply_message, request_of, what_of
+from fedsofim.deploy.holding import Holding, holding
 from fedsofim.deploy.node import DataProblem, answer, consider, hello
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.wire import Arrays
@@ -32,10 +33,21 @@ def client_app() -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        questions = {"hello": hello, "account": statement, "consider": lambda policy: consider(policy, job_of(message))}
+        instance = {"instance": str(context.node_config.get("instance", ""))}  # of the SuperNode: new with every start
+        questions: dict[str, Callable[[Policy], dict[str, Any]]] = {
+            "hello": lambda policy: hello(policy) | instance,
+            "holding": lambda policy: _holding(policy, digest_of(message)) | instance,
+            "account": statement,
+            "consider": lambda policy: consider(policy, job_of(message)),
+        }
         return _guarded(message, context, lambda policy: (questions[what_of(message)](policy), {}))
 
     return app
+
+
+def _holding(policy: Policy, digest: str) -> dict[str, Any]:
+    """How the node stands to the request that is asked about; of questions that cost nothing it keeps nothing."""
+    return {"holding": holding(policy.ledger, digest) if digest else Holding.NOTHING}
 
 
 def _guarded(message: Message, context: Context, act: Callable[[Policy], tuple[dict[str, Any], Arrays]]) -> Message:

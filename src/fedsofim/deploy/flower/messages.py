@@ -1,19 +1,17 @@
 """Flower messages: the only file that turns wire.py's requests and replies into Flower records and back."""
 
 import json
-import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
-from flwr.serverapp import Grid
 
-from fedsofim.deploy.wire import PHASES, Arrays, Job, Phase, Request
+from fedsofim.core.phase import Phase
+from fedsofim.deploy.wire import Arrays, Job, Request
 from fedsofim.errors import InputError
 
-_POLL = 0.1  # seconds. Flower tells of a lost message only to who asks while its node is away, which may be short
-_NUDGE = 20.0  # seconds after which a node that has not answered is asked something easy
+ASK = "ask"  # the only question that costs anything
 
 
 class Reply(NamedTuple):
@@ -24,23 +22,44 @@ class Reply(NamedTuple):
     error: str = ""
 
 
+# --- questions ----------------------------------------------------------------------------------------------
+
+
 def ask_message(request: Request, node: int) -> Message:
-    facts = {"what": "ask", "job": request.job.text(), "phase": request.phase, "round": request.round}
+    facts = {"what": ASK, "job": request.job.text(), "phase": request.phase, "round": request.round}
     return Message(content=_content(facts, request.arrays), message_type=MessageType.TRAIN, dst_node_id=node)
 
 
 def query_message(what: str, node: int, job: Job | None = None) -> Message:
-    facts = {"what": what} | ({"job": job.text()} if job is not None else {})
+    return _query({"what": what} | ({"job": job.text()} if job is not None else {}), node)
+
+
+def holding_message(about: Message) -> Message:
+    """Does the node still hold this question? It cannot say for one that costs nothing: nothing is kept of it."""
+    digest = request_of(about).digest() if what_of(about) == ASK else ""
+    return _query({"what": "holding", "digest": digest}, about.metadata.dst_node_id)
+
+
+def again(message: Message) -> Message:
+    """The same question, to be sent once more."""
+    meta = message.metadata
+    return Message(content=message.content, message_type=meta.message_type, dst_node_id=meta.dst_node_id)
+
+
+def _query(facts: Mapping[str, Any], node: int) -> Message:
     return Message(content=_content(facts, {}), message_type=MessageType.QUERY, dst_node_id=node)
+
+
+# --- as a node receives them --------------------------------------------------------------------------------
 
 
 def request_of(message: Message) -> Request:
     """The request in a message as a node receives it."""
     facts, arrays = _opened(message.content)
     phase, round = facts.get("phase"), facts.get("round")
-    if phase not in PHASES or not isinstance(round, int) or round < 0:
+    if phase not in set(Phase) or not isinstance(round, int) or round < 0:
         raise InputError("the request names no phase and round; do server and node run the same version?")
-    return Request(Job.read(str(facts.get("job"))), cast(Phase, phase), round, arrays)
+    return Request(Job.read(str(facts.get("job"))), Phase(phase), round, arrays)
 
 
 def job_of(message: Message) -> Job:
@@ -51,39 +70,16 @@ def what_of(message: Message) -> str:
     return str(_opened(message.content)[0].get("what"))
 
 
+def digest_of(message: Message) -> str:
+    """Which request a question about holding means; empty for none."""
+    return str(_opened(message.content)[0].get("digest", ""))
+
+
+# --- replies ------------------------------------------------------------------------------------------------
+
+
 def reply_message(facts: Mapping[str, Any], arrays: Arrays, to: Message) -> Message:
     return Message(content=_content(facts, arrays), reply_to=to)
-
-
-def exchange(grid: Grid, messages: list[Message], timeout: float) -> dict[int, Reply]:
-    """Send, and wait for every reply or the end of patience; keyed by the node that was asked.
-
-    A SuperNode sends what is ready only after it has received something: a reply that was overtaken by an old run's
-    stays with it. So whoever is late gets a question it may answer at once, one at a time.
-    """
-    if not messages:
-        return {}
-    waiting = _pushed(grid, messages)
-    replies = {m.metadata.dst_node_id: Reply({}, {}, "no answer came") for m in messages}
-    end, nudge_at, nudges = time.monotonic() + timeout, time.monotonic() + _NUDGE, dict[str, int]()
-    while waiting and time.monotonic() < end:
-        for message in grid.pull_messages([*waiting, *nudges]):
-            nudges.pop(message.metadata.reply_to_message_id, None)
-            node = waiting.pop(message.metadata.reply_to_message_id, None)
-            if node is not None:  # an error's own source is not the node that failed
-                replies[node] = opened(message)
-        if waiting and time.monotonic() > nudge_at:
-            nudge_at = time.monotonic() + _NUDGE
-            nudges |= _pushed(grid, [query_message("hello", n) for n in set(waiting.values()) - set(nudges.values())])
-        if waiting:
-            time.sleep(_POLL)
-    return replies
-
-
-def _pushed(grid: Grid, messages: list[Message]) -> dict[str, int]:
-    """The node asked, by the number of its message."""
-    numbers = list(grid.push_messages(messages)) if messages else []
-    return {number: m.metadata.dst_node_id for number, m in zip(numbers, messages, strict=True) if number}
 
 
 def opened(message: Message) -> Reply:

@@ -14,6 +14,7 @@ import sys
 import warnings
 from pathlib import Path
 
+
 def run_nursery(path: Path) -> None:
     """Serve until told to stop."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is imported: its helpers would be threads

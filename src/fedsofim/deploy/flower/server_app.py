@@ -1,42 +1,25 @@
-"""The ServerApp: a job from Flower's run-config, whose keys app/pyproject.toml lists. `fedsofim serve` starts it."""
+"""The ServerApp: a job from Flower's run-config (order.py). `fedsofim serve` starts it."""
 
 import json
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
-from fedsofim.cli.app import settings
 from fedsofim.core.models import evaluate, softmax_head
-from fedsofim.core.plan import Trust, Weights
 from fedsofim.data import load
 from fedsofim.deploy.checkpoint import OUTCOME
+from fedsofim.deploy.flower.post import Clock
 from fedsofim.deploy.flower.strategy import MethodStrategy
-from fedsofim.deploy.server import Order
-from fedsofim.errors import InputError, one_of
-from fedsofim.files import write_whole
-
-
-def order_of(config: Mapping[str, Any]) -> Order:
-    """The order in a run-config."""
-    chosen = settings(str(config["settings"]).split())
-    return Order(
-        method=str(config["method"]),
-        settings=tuple(sorted(chosen.items())),
-        epsilon=float(config["epsilon"]),
-        delta=float(config["delta"]),
-        rounds=int(config["rounds"]),
-        clip=float(config["clip"]),
-        clients=int(config["clients"]),
-        weights=one_of("weights", str(config["weights"]), get_args(Weights)),
-        trust=one_of("trust", str(config["trust"]), get_args(Trust)),
-        standardize=float(config["standardize"]),
-        seed=int(config["seed"]),
-    )
+from fedsofim.deploy.order import from_config
+from fedsofim.errors import InputError
+from fedsofim.files import write_text
 
 
 def tester(name: str) -> Callable[[int, ArrayRecord], MetricRecord | None] | None:
@@ -58,19 +41,13 @@ def round_to(value: Any) -> float:
     return round(float(value), 4)
 
 
-def run(grid: Grid, config: Mapping[str, Any]) -> None:
+def run(grid: Grid, config: Mapping[str, Any], clock: Clock = time) -> None:
     """One job to its end. What went wrong is written where the coordinator looks, before Flower sees it."""
     folder = Path(str(config["folder"])).expanduser().absolute()
     try:
-        strategy = MethodStrategy(
-            order_of(config),
-            folder,
-            resume=bool(config["resume"]),
-            attempts=int(config["attempts"]),
-            patience=float(config["patience"]),
-            ask_first=bool(config["ask-first"]),
-        )
-        strategy.start(grid, timeout=float(config["timeout"]), evaluate_fn=tester(str(config["test"])))
+        order, conduct = from_config(config)
+        strategy = MethodStrategy(order, replace(conduct, folder=str(folder)), clock=clock)
+        strategy.start(grid, evaluate_fn=tester(conduct.test))
     except InputError as error:
         _outcome(folder, {"failed": str(error)})
         raise SystemExit(1) from error
@@ -79,7 +56,7 @@ def run(grid: Grid, config: Mapping[str, Any]) -> None:
 
 def _outcome(folder: Path, facts: Mapping[str, Any]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / OUTCOME, lambda f: f.write(json.dumps(dict(facts)).encode()))
+    write_text(folder / OUTCOME, json.dumps(dict(facts)))
 
 
 app = ServerApp()

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fedsofim.cli.features import features
+from fedsofim.cli.image_features import features
 from fedsofim.data import load
 from fedsofim.data.public_statistics import load_stats, standardize_public
 

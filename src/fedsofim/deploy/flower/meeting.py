@@ -1,0 +1,46 @@
+"""Who is here: the connected nodes' introductions, and a job's clients found again among them."""
+
+from typing import Any
+
+from fedsofim.deploy.clients import Client, check_names, client_of
+from fedsofim.deploy.flower.messages import query_message
+from fedsofim.deploy.flower.post import Post
+from fedsofim.deploy.order import Conduct
+from fedsofim.errors import InputError
+
+_PAUSE = 1.0  # seconds before looking for more nodes
+
+
+def introductions(post: Post, wanted: int, conduct: Conduct) -> dict[int, dict[str, Any]]:
+    """Every connected node's hello, once as many as wanted have said it, or when patience ends."""
+    known: dict[int, dict[str, Any]] = {}
+    end = post.clock.monotonic() + conduct.patience
+    while True:
+        fresh = [n for n in post.grid.get_node_ids() if n not in known]
+        asked = [query_message("hello", n) for n in fresh]
+        for number, reply in post.exchange(asked, min(conduct.timeout, conduct.patience)).items():
+            if "refused" in reply.facts:
+                raise InputError(f"{reply.facts.get('node')} does not take part: {reply.facts['refused']}")
+            if not reply.error and isinstance(reply.facts.get("node"), str):
+                known[number] = reply.facts
+        if len(known) >= wanted:
+            return known
+        if post.clock.monotonic() > end:
+            names = sorted(h["node"] for h in known.values())
+            raise InputError(
+                f"{len(known)} nodes answered in {conduct.patience:g} s ({names}); the job is for {wanted}"
+            )
+        post.clock.sleep(_PAUSE)
+
+
+def meet_again(post: Post, clients: tuple[Client, ...], conduct: Conduct) -> dict[str, int]:
+    """Flower's number of each client, after a restart of theirs or ours; they must be who they were."""
+    hellos = introductions(post, len(clients), conduct)
+    check_names([h["node"] for h in hellos.values()])
+    numbers = {h["node"]: number for number, h in hellos.items()}
+    for client in clients:
+        if client.name not in numbers:
+            raise InputError(f"the job's client {client.name} is not connected; start its node and resume")
+        if client != client_of(hellos[numbers[client.name]]):
+            raise InputError(f"{client.name} has other records than when the job began; start a new job")
+    return {client.name: numbers[client.name] for client in clients}

@@ -1,0 +1,109 @@
+"""Sending questions to nodes and waiting for the answers; and noticing what was lost with a node that was killed.
+
+A node killed at work loses its question. Flower says so only to a server that looks while the node counts as away, and
+`fedsofim node` may be back within that moment: then no answer ever comes. So a node that is late is asked whether it
+still holds the question (holding.py). A SuperNode works on one message at a time, in the order they were sent: it
+answers that only when it has done with the question, or has lost it.
+
+* A live process works on it: wait.
+* It was answered, and the answer is stored: ask again, which is free.
+* Neither, and it costs nothing: ask again.
+* Neither, and the node is another instance than the one that was asked: it is gone. Asking again may be charged again,
+  so that is for the caller to decide.
+* Neither, and it is the same instance: wait; if its worker died, the SuperNode reports it.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from logging import getLogger
+from typing import Protocol
+
+from flwr.app import Message
+from flwr.serverapp import Grid
+
+from fedsofim.deploy.flower.messages import ASK, Reply, again, holding_message, opened, what_of
+from fedsofim.deploy.holding import Holding
+
+_LOG = getLogger("flwr")
+_POLL = 0.1  # seconds between looks for answers
+_LATE = 20.0  # seconds after which a node that has not answered is asked whether it still holds the question
+LOST = "the node lost the request: it was killed at work, and has started again"
+
+
+class Clock(Protocol):
+    """Of the module `time`, what waiting needs; a test brings one that does not wait."""
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float, /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Post:
+    """A grid, and which instance of each node was met last."""
+
+    grid: Grid
+    clock: Clock = time
+    instances: dict[int, str] = field(default_factory=dict)
+
+    def exchange(self, messages: Sequence[Message], timeout: float) -> dict[int, Reply]:
+        """One reply to each message, or why there is none; by the node that was asked, each of them once."""
+        asked = {m.metadata.dst_node_id: m for m in messages}
+        replies = {node: Reply({}, {}, "no answer came") for node in asked}
+        waiting, probes = self._push(messages), dict[str, int]()
+        instances, end, look = dict(self.instances), self._in(timeout), self._in(_LATE)
+        while waiting and self.clock.monotonic() < end:
+            came = self._pull([*waiting, *probes])
+            for number in came.keys() & waiting.keys():
+                node = waiting.pop(number)
+                replies[node] = self._met(node, came[number])
+            for number in came.keys() & probes.keys():
+                node = probes.pop(number)
+                if node not in waiting.values():
+                    continue
+                reply, free = self._met(node, came[number]), what_of(asked[node]) != ASK
+                if _ask_again(reply, free):
+                    _LOG.warning("fedsofim: a question to node %d, or its answer, was lost; it is asked again", node)
+                    waiting = _without(waiting, node) | self._push([again(asked[node])])
+                elif not free and _is_gone(reply, instances.get(node)):
+                    waiting, replies[node] = _without(waiting, node), Reply({}, {}, LOST)
+            if self.clock.monotonic() > look:
+                look, late = self._in(_LATE), set(waiting.values()) - set(probes.values())
+                probes |= self._push([holding_message(asked[node]) for node in sorted(late)])
+            if waiting:
+                self.clock.sleep(_POLL)
+        return replies
+
+    def _in(self, seconds: float) -> float:
+        return self.clock.monotonic() + seconds
+
+    def _push(self, messages: Sequence[Message]) -> dict[str, int]:
+        """The node asked, by the number of its message."""
+        numbers = list(self.grid.push_messages(messages)) if messages else []
+        return {number: m.metadata.dst_node_id for number, m in zip(numbers, messages, strict=True) if number}
+
+    def _pull(self, numbers: Iterable[str]) -> dict[str, Reply]:
+        """What came, by the number of the message it answers: an error's own source is not the node that failed."""
+        return {m.metadata.reply_to_message_id: opened(m) for m in self.grid.pull_messages(numbers)}
+
+    def _met(self, node: int, reply: Reply) -> Reply:
+        """Notes which instance of the node said it."""
+        if "instance" in reply.facts:
+            self.instances[node] = str(reply.facts["instance"])
+        return reply
+
+
+def _ask_again(reply: Reply, free: bool) -> bool:
+    """Does what a node says of a question mean that asking it again is right, and costs nothing?"""
+    return reply.facts.get("holding") == (Holding.NOTHING if free else Holding.ANSWERED)
+
+
+def _is_gone(reply: Reply, instance: str | None) -> bool:
+    """Does the node say that it does not hold the question, and that it is not the instance that was asked?"""
+    now = reply.facts.get("instance")
+    return reply.facts.get("holding") == Holding.NOTHING and None not in (now, instance) and now != instance
+
+
+def _without(waiting: dict[str, int], node: int) -> dict[str, int]:
+    return {number: n for number, n in waiting.items() if n != node}
