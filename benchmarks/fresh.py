@@ -81,11 +81,11 @@ def sweep_one_by_one(quick: bool) -> dict[str, float]:
 
     data, rounds = make(), 7 if quick else 70
     began = time.perf_counter()
-    fixed, numbers, _ = sweep.parts(settings()[0], "fedsofim")
+    fixed, numbers, _ = sweep.divided(settings()[0], "fedsofim")
     plan = plan_for(data, sweep.sweepable("fedsofim", fixed, numbers), Budget(1.0), rounds)
     for given in settings():
         for seed in range(SEEDS):
-            sweep.simulate_with(plan, data, seed, sweep.parts(given, "fedsofim")[2], every=rounds)
+            sweep.simulate_with(plan, data, seed, sweep.divided(given, "fedsofim")[2], every=rounds)
     return {"seconds": time.perf_counter() - began}
 
 

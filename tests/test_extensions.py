@@ -213,3 +213,36 @@ def test_a_package_that_gives_something_else(install, tmp_path):
     install("method", "odd", "odd_package:odd")
     with pytest.raises(InputError, match=r"odd gave a int; expected a fs\.Method, to be a method"):
         fs.make("odd")
+
+
+# --- what strangers' functions do ---------------------------------------------------------------------------
+
+
+def test_a_model_file_that_has_changed_is_read_again(tmp_path):
+    text = "import fedsofim as fs\n\ndef mine():\n    return fs.softmax_head({scale})\n"
+    name = write(tmp_path / "mine.py", text.format(scale=0.5))
+    assert make_model(name) is make_model(name) is fs.softmax_head(0.5)
+    write(tmp_path / "mine.py", text.format(scale=0.25))
+    assert make_model(name) is fs.softmax_head(0.25)
+
+
+@pytest.mark.parametrize("kind", ["method", "model", "dataset"])
+def test_what_goes_wrong_in_a_function_is_one_line_with_its_place(tmp_path, kind):
+    name = write(tmp_path / "mine.py", "def mine():\n    x = 1\n    return x / 0\n")
+    ask = {"method": fs.make, "model": make_model, "dataset": fs.load}[kind]
+    with pytest.raises(InputError, match=r"mine\.py: line 3: ZeroDivisionError: division by zero"):
+        ask(name)
+
+
+def test_a_setting_without_a_type_has_that_of_its_default(tmp_path):
+    name = method_file(tmp_path)
+    assert methods.resolve(name, {"lr": "0.5"}) == {"lr": 0.5}
+    with pytest.raises(InputError, match="lr is 'fast'; expected float"):
+        methods.resolve(name, {"lr": "fast"})
+
+
+def test_an_entry_point_that_is_no_function(monkeypatch):
+    offered = EntryPoint("odd", "fedsofim.methods:PUBLISHED", "fedsofim.methods")
+    monkeypatch.setattr(extensions, "entry_points", lambda group: [offered] if group == "fedsofim.methods" else [])
+    with pytest.raises(InputError, match="expected a function that gives it"):
+        fs.make("odd")

@@ -34,20 +34,20 @@ def expect_whole(name: str, value: Any, least: int) -> None:
         raise InputError(f"{name} is {value!r}; expected a whole number, at least {least}")
 
 
-def one_of(kind: str, value: str, known: Iterable[str]) -> Any:
+def one_of(kind: str, value: Any, known: Iterable[str]) -> Any:
     """The value if it is known, else an error."""
     if value not in (names := list(known)):
         raise unknown(kind, value, names)
     return value
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+def unknown(kind: str, name: Any, known: Iterable[str]) -> InputError:
     """An error for a name that does not exist, with the nearest one that does.
 
     >>> unknown("method", "fedsofin", ["fedgd", "fedsofim"])
     InputError("there is no method 'fedsofin'; did you mean 'fedsofim'? known: fedgd, fedsofim")
     """
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    near = get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f"; did you mean '{near[0]}'?" if near else ";"
     return InputError(f"there is no {kind} '{name}'{hint} known: {', '.join(names)}")

@@ -44,15 +44,15 @@ def from_package(kind: Kind, name: str) -> tuple[Callable[..., Any], ModuleType]
         build = entry.load()
     except Exception as error:  # whatever a stranger's package raises
         raise InputError(f"the {kind} '{name}' of an installed package cannot be loaded: {error!r}") from error
+    if not callable(build):
+        raise InputError(f"the {kind} '{name}' of an installed package is {build!r}; expected a function that gives it")
     return build, sys.modules[entry.module]
 
 
 def from_file(kind: Kind, name: str | Path) -> tuple[Callable[..., Any], ModuleType]:
     """The function of the file's own name, and the file as a module."""
-    path = Path(name).expanduser().resolve()
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; expected Python with a function that gives the {kind}")
-    module = _module(path, path.stat().st_mtime_ns)
+    path = _path(kind, name)
+    module = _module(path, path.read_bytes())
     wanted = path.stem.replace("-", "_")
     build = getattr(module, wanted, None)
     if not callable(build):
@@ -62,20 +62,34 @@ def from_file(kind: Kind, name: str | Path) -> tuple[Callable[..., Any], ModuleT
 
 def fingerprint(name: str) -> str:
     """Of the file a name means; empty where it means none: then the library's version tells what it is."""
-    return hashlib.sha256(Path(name).read_bytes()).hexdigest()[:16] if is_file(name) else ""
+    return hashlib.sha256(_path("method", name).read_bytes()).hexdigest()[:16] if is_file(name) else ""
 
 
-def built(kind: Kind, name: Any, value: Any, wanted: type) -> Any:
-    """What a function gave, if it is of the kind it should be."""
+def called(kind: Kind, name: Any, build: Callable[..., Any], wanted: type, **settings: Any) -> Any:
+    """What a stranger's function gives, if it is of the kind it should be; what goes wrong in it is told in a line."""
+    try:
+        value = build(**settings)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a stranger's function raises
+        where = _where(error, Path(build.__code__.co_filename)) if hasattr(build, "__code__") else ""
+        raise InputError(f"{name}: {where}{type(error).__name__}: {error}") from error
     if not isinstance(value, wanted):
         raise InputError(f"{name} gave a {type(value).__name__}; expected a fs.{wanted.__name__}, to be a {kind}")
     return value
 
 
+def _path(kind: Kind, name: str | Path) -> Path:
+    path = Path(name).expanduser().resolve()
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; expected Python with a function that gives the {kind}")
+    return path
+
+
 @lru_cache(maxsize=64)
-def _module(path: Path, changed: int) -> ModuleType:
+def _module(path: Path, content: bytes) -> ModuleType:
     """A file as a module; read again when it has changed."""
-    name = f"fedsofim_file_{path.stem}_{hashlib.sha256(f'{path} {changed}'.encode()).hexdigest()[:8]}"
+    name = f"fedsofim_file_{path.stem}_{hashlib.sha256(str(path).encode() + content).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: Python cannot read it")

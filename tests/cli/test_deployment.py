@@ -1,6 +1,7 @@
 """The deployment commands: a mistake is one line that says what to do; verify's exit code says whether it holds."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from commands import run_here
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, save
 from fedsofim.deploy.order import Conduct, Order
+from fedsofim.deploy.policy import read_policy
 from nodes import X, Y, finish, make_node, make_nodes, policy_toml, start
 
 
@@ -233,6 +235,16 @@ def test_init_writes_a_folder_for_each(fedsofim, mistake, tmp_path: Path):
     assert "--insecure" not in (folder / "nodes" / "node-1" / "start.sh").read_text()
     assert "not empty" in mistake("federation", "init", folder)
     assert "nodes is 0" in mistake("federation", "init", tmp_path / "g", "--nodes", 0)
+    assert "written no-privacy" in mistake("federation", "init", tmp_path / "g", "--epsilon", "inf")
+    assert not (tmp_path / "g").exists()
+
+
+def test_init_for_a_rehearsal(fedsofim, tmp_path: Path):
+    pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
+    code, _, err = fedsofim("federation", "init", tmp_path / "f", "--epsilon", "no-privacy", "--insecure")
+    assert code == 0, err
+    policy = read_policy(tmp_path / "f" / "nodes" / "node-1" / "policy.toml")
+    assert (policy.epsilon, policy.smallest_multiplier) == (math.inf, 0)
 
 
 def test_without_flower_it_says_what_to_install(mistake, tmp_path: Path, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 
 from fedsofim.deploy import node
 from fedsofim.deploy.account import Account
+from fedsofim.deploy.execute import run
 from fedsofim.deploy.holding import Holding, held, holding
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.policy import Policy
@@ -96,7 +97,7 @@ def test_without_a_place_to_write_nothing_is_released(tmp_path: Path):
 def test_a_node_holds_its_request_while_it_works_and_its_answer_afterwards(nodes: list[Policy], monkeypatch):
     policy, request = nodes[0], asked(nodes)
     seen: list[Holding] = []
-    honest = node.run
+    honest = run
 
     def watched(*a: Any) -> Any:
         seen.append(holding(policy.ledger, request.digest()))

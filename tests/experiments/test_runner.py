@@ -108,7 +108,7 @@ def test_settings_in_the_state_train_as_settings_in_the_program(name, small):
     data = split(read_dataset("toy.npz", small.parent), 3, seed=1, iid=True)
     settings = SETTINGS[name]
     plain = train(data, make(name, settings), Budget(5.0), 4, seed=3)
-    fixed, numbers, hyper = sweep.parts(settings, name)
+    fixed, numbers, hyper = sweep.divided(settings, name)
     plan = plan_for(data, sweep.sweepable(name, fixed, numbers), Budget(5.0), 4)
     params, trace = sweep.simulate_with(plan, data, 3, hyper)
     assert plan.epsilon == pytest.approx(plain.plan.epsilon)

@@ -19,7 +19,7 @@ DATA = blobs((6, 20))
     [
         ("fedgd", {"lr": -1.0}, "above 0"),
         ("fedsofim", {"lr": 0.0}, "above 0"),
-        ("fedavg", {"local_steps": 0}, "whole number >= 1"),
+        ("fedavg", {"local_steps": 0}, "whole number, at least 1"),
         ("fedavg", {"client_lr": math.inf}, "finite"),
         ("scaffold", {"local_steps": 2.5}, "whole number"),
         ("adafedprox", {"mu0": -0.1}, ">= 0"),

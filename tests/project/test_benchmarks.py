@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path += [str(BENCHMARKS), str(BENCHMARKS / "peers")]
 
 import clock  # noqa: E402 # pyright: ignore[reportMissingImports]

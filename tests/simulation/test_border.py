@@ -1,5 +1,7 @@
 """The border: whatever a caller mistakes is told in one sentence that says what to do, not from inside a library."""
 
+import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -12,8 +14,11 @@ import pytest
 import fedsofim as fs
 from fedsofim import methods
 from fedsofim.core.method import OneGradient
+from toy import make_toy
 
 BUDGET = fs.Budget(1.0)
+TOY = make_toy()
+FS: Any = fs  # so that wrong types can be given
 
 
 @contextmanager
@@ -175,3 +180,40 @@ def test_the_nine_are_functions_of_the_package():
 
 def test_the_package_says_its_version():
     assert fs.__version__ == version("fedsofim")
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: FS.load(5), "the dataset is 5; expected a name or a path"),
+        (lambda: FS.by_owner("x"), "by_owner got a str; expected a dataset"),
+        (lambda: FS.split(TOY.dataset, 2, seed=1.5), "seed is 1.5; expected a whole number"),
+        (lambda: FS.split(TOY.dataset, 2, seed=-1), "seed is -1; expected a whole number, at least 0"),
+        (lambda: FS.split(TOY.dataset, 2, min_size="1"), "min_size is '1'"),
+        (lambda: FS.split(TOY.dataset, 2, math.inf), "alpha is inf; expected a number above 0"),
+        (lambda: FS.FeatureMoments(share="x"), "share is 'x'"),
+        (lambda: FS.epsilon_of("1", 1e-5), "mu is '1'; expected a number"),
+        (lambda: FS.fedgd(lr="0.1"), "lr is '0.1'; expected a finite number above 0"),
+        (lambda: FS.fedsofim(rho="0.1"), "rho is '0.1'; expected a number above 0"),
+        (lambda: FS.make("fedgd", ["lr"]), "expected names with values"),
+        (lambda: FS.train(TOY, FS.fedgd(), FS.Budget(1), 1, trust=None), "there is no trust 'None'"),
+        (lambda: FS.train(TOY, FS.fedgd(), FS.Budget(1), 1, weights=1), "there is no weights '1'"),
+        (lambda: _plan(budget=None), "the budget is None; expected fs.Budget"),
+        (lambda: _plan(sizes=["a"]), "client sizes are ['a']"),
+        (lambda: _plan(budget=FS.NO_PRIVACY, multiplier=1.0), "no-privacy contradict each other"),
+        (lambda: _plan(_client(lambda door, params: (params, ()))), "does not take (door, params, state, memory)"),
+        (lambda: _plan(_client(lambda *a: ("text", ()))), "returned a str among its values; expected arrays"),
+    ],
+)
+def test_other_senseless_arguments_are_one_sentence_too(call, said):
+    with pytest.raises(fs.InputError, match=re.escape(said)):
+        call()
+
+
+def _client(client: Any) -> fs.Method:
+    return fs.fedgd()._replace(client=client)
+
+
+def _plan(method: fs.Method = fs.fedgd(), **given: Any) -> fs.Plan:
+    usual: dict[str, Any] = {"sizes": [5], "shape": (3,), "classes": 2, "budget": fs.Budget(1.0), "rounds": 1}
+    return fs.make_plan(method, fs.softmax_head(), **usual | given)

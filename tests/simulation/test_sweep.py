@@ -38,7 +38,7 @@ def test_a_grid_lays_its_records_out_once(data, monkeypatch):
     """And forgets them with the split they are of."""
     made = []
     monkeypatch.setattr(simulator, "layout", lambda *a, real=simulator.layout: made.append(a) or real(*a))
-    fixed, numbers, hyper = sweep.parts({"lr": 0.1}, "fedgd")
+    fixed, numbers, hyper = sweep.divided({"lr": 0.1}, "fedgd")
 
     def run(mine, weights: Weights = "uniform"):
         plan = plan_for(mine, sweep.sweepable("fedgd", fixed, numbers), Budget(2.0), 2, weights=weights)
@@ -69,7 +69,7 @@ def test_a_strangers_settings_are_compiled_in(data):
     """Its functions may look at their numbers in Python, so each setting is a program of its own."""
     heavyball = str(Path(__file__).resolve().parents[2] / "examples" / "heavyball.py")
     settings = [{"client_lr": 0.05, "local_steps": 1}, {"client_lr": 0.5, "local_steps": 1}]
-    fixed, numbers, values = sweep.parts(settings[0], heavyball)
+    fixed, numbers, values = sweep.divided(settings[0], heavyball)
     assert (fixed, numbers, len(values)) == ((("client_lr", 0.05), ("local_steps", 1)), (), 0)
     found = sweep.score(data, heavyball, settings, Budget(5.0), 3, seed=4)
     alone = [train(data, make(heavyball, given), Budget(5.0), 3, seed=4).final_accuracy for given in settings]

@@ -24,7 +24,7 @@ from fedsofim.errors import InputError, Refused
 from fedsofim.methods import PUBLISHED
 from toy import make_toy
 
-METHODS = list(PUBLISHED)
+METHODS: list[str] = list(PUBLISHED)
 SMALL = make_toy(sizes=(7, 20, 12), features=3)
 X, Y = SMALL.dataset.x_train, SMALL.dataset.y_train
 REHEARSAL: Mapping[str, Any] = {"epsilon": WITHOUT, "smallest_multiplier": 0}

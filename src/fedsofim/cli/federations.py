@@ -22,7 +22,7 @@ def init(
     nodes: Annotated[int, typer.Option(help="number of nodes")] = 3,
     host: Annotated[str, typer.Option(help="name or address by which nodes reach the server")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="port of the SuperLink")] = 9092,
-    epsilon: Annotated[float, typer.Option(help="cap in the policy templates")] = 1.0,
+    epsilon: Annotated[str, typer.Option(metavar="NUMBER", help="cap in the policy templates")] = "1.0",
     delta: Annotated[float, typer.Option(help="delta in the policy templates")] = 1e-5,
     classes: Annotated[int, typer.Option(help="classes in the policy templates")] = 10,
     insecure: Annotated[bool, typer.Option("--insecure", help="no certificates: for rehearsals only")] = False,
@@ -33,7 +33,10 @@ def init(
 
     expect_whole("nodes", nodes, 1)
     names = [f"node-{i + 1}" for i in range(nodes)]
-    hand_out(folder, names, Address(host, port, insecure), Terms(epsilon=epsilon, delta=delta, classes=classes))
+    cap = budget_of(epsilon, delta)
+    multiplier = 1.0 if cap.private else 0.0  # a cap of no-privacy is for rehearsals, which have no noise
+    terms = Terms(epsilon=stated(cap.epsilon), delta=delta, smallest_multiplier=multiplier, classes=classes)
+    hand_out(folder, names, Address(host, port, insecure), terms)
     print(f"wrote {folder}: read {folder / 'README.txt'}")
 
 

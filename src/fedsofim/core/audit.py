@@ -6,11 +6,13 @@ is the one that runs.
 It catches mistakes, not malice: a program that hides data in Python state, or forges the door, is outside it.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import jax
+import numpy as np
 from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr
 
@@ -62,6 +64,8 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
     `inputs` are shapes only: no record is needed to price a program.
     """
 
+    _check_takes_four(client)
+
     def program(i: Inputs):
         door = Door(
             _records=i.records,
@@ -97,12 +101,22 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
     return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases))
 
 
+def _check_takes_four(client: Callable) -> None:
+    try:
+        inspect.signature(client).bind("door", "params", "state", "memory")
+    except TypeError as error:
+        raise InputError(f"the client's program does not take (door, params, state, memory): {error}") from None
+
+
 def pair(who: str, returned: Any, expected: str) -> tuple[Any, Any]:
     """The two values that a client or a server must return."""
     if not isinstance(returned, tuple) or len(returned) != 2:
         one = "array" if isinstance(returned, jax.Array) else type(returned).__name__
         what = f"{len(returned)} values" if isinstance(returned, tuple) else f"one {one}"
         raise InputError(f"{who} returned {what}; expected two: {expected}")
+    for leaf in jax.tree.leaves(returned):
+        if not isinstance(leaf, jax.Array | np.ndarray | np.generic | int | float):
+            raise InputError(f"{who} returned a {type(leaf).__name__} among its values; expected arrays of numbers")
     return returned
 
 

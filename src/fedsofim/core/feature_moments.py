@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, is_number
 
 LABEL = "feature moments"
 _FLOOR = 0.05  # of the mean variance: below it noise, not spread, would be divided by
@@ -26,10 +26,10 @@ class FeatureMoments:
     radius: float = 10.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
-            raise InputError(f"standardize share is {self.share}; expected a part of the budget between 0 and 1")
-        if not self.radius > 0:
-            raise InputError(f"standardize radius is {self.radius}; expected a number above 0")
+        if not is_number(self.share) or not 0 < self.share < 1:
+            raise InputError(f"standardize share is {self.share!r}; expected a part of the budget between 0 and 1")
+        if not is_number(self.radius) or not self.radius > 0:
+            raise InputError(f"standardize radius is {self.radius!r}; expected a number above 0")
 
 
 def moments_client(how: FeatureMoments) -> Callable:

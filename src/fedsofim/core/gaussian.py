@@ -56,8 +56,8 @@ def epsilon_of(mu: float, delta: float) -> float:
     3.0
     """
     check_probability("delta", delta)
-    if math.isnan(mu) or mu < 0:
-        raise InputError(f"mu is {mu}; expected a number >= 0")
+    if not is_number(mu) or math.isnan(mu) or mu < 0:
+        raise InputError(f"mu is {mu!r}; expected a number >= 0")
     if mu == math.inf:
         return math.inf
     target = math.log(delta)

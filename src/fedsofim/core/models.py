@@ -56,7 +56,6 @@ def model_names() -> list[str]:
     return [HEAD, *sorted(set(extensions.installed("model")) - {HEAD})]
 
 
-@lru_cache(maxsize=16)
 def make_model(name: str) -> Model:
     """A model by name, or by the file that holds a function of its own name (extensions.py).
 
@@ -68,7 +67,12 @@ def make_model(name: str) -> Model:
     if name not in model_names() and not extensions.is_file(name):
         raise unknown("model", name, model_names())
     found = extensions.from_file if extensions.is_file(name) else extensions.from_package
-    return extensions.built("model", name, found("model", name)[0](), Model)
+    return _made(name, found("model", name)[0])
+
+
+@lru_cache(maxsize=16)  # one object per function, so that compiled runs are shared; a changed file has a new one
+def _made(name: str, build: Callable[[], Model]) -> Model:
+    return extensions.called("model", name, build, Model)
 
 
 def evaluate(model: Model, params: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:

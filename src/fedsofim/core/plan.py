@@ -23,7 +23,7 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.programs import Public, read_programs
 from fedsofim.core.records import block_shape
-from fedsofim.errors import InputError, expect_whole, is_number, one_of
+from fedsofim.errors import InputError, expect_whole, is_number, is_whole, one_of
 
 Trust = Literal["local", "secure-sum"]
 Weights = Literal["uniform", "size"]
@@ -154,8 +154,9 @@ def make_plan(
     `multiplier` (noise std over clip) sets the common noise by hand instead of calibrating it; the epsilon is
     then what that spends at the budget's delta.
     """
-    sizes = tuple(int(s) for s in sizes)
     _check(sizes, rounds, clip, trust, weights)
+    _check_noise(budget, multiplier)
+    sizes = tuple(int(s) for s in sizes)
     public = Public(
         shape=shape, classes=classes, blocks=block_shape(sizes), clients=len(sizes), rounds=rounds, clip=clip
     )
@@ -190,11 +191,20 @@ def _multipliers(
     return accounting.calibrate(charges, budget) if budget.private else {c.site: 0.0 for c in charges}
 
 
+def _check_noise(budget: Any, multiplier: float | None) -> None:
+    if not isinstance(budget, Budget):
+        raise InputError(
+            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
+        )
+    if multiplier is not None and not budget.private:
+        raise InputError(f"a noise multiplier of {multiplier!r} and {budget} contradict each other; give one of them")
+
+
 def _check(sizes: Sequence[int], rounds: int, clip: float, trust: str, weights: str) -> None:
     expect_whole("rounds", rounds, 1)
     if not is_number(clip) or not clip > 0:
         raise InputError(f"clip is {clip!r}; expected a number above 0")
-    if len(sizes) == 0 or min(sizes) < 1:
+    if len(sizes) == 0 or not all(is_whole(s) and s >= 1 for s in sizes):
         raise InputError(f"client sizes are {list(sizes)}; expected at least one client with at least one record each")
     one_of("trust", trust, get_args(Trust))
     one_of("weights", weights, get_args(Weights))

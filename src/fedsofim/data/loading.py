@@ -50,6 +50,8 @@ def load(
     """
     if clients_from is not None:
         return _load_clients(name_or_path, Path(clients_from), label, drop, test, holdout)
+    if not isinstance(name_or_path, str | Path | None):
+        raise InputError(f"the dataset is {name_or_path!r}; expected a name or a path")
     if name_or_path is None:
         raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
     if name_or_path in names() or extensions.is_file(name_or_path):
@@ -73,9 +75,9 @@ def _load_known(name: str, source: str | Path | None, for_own_files: tuple) -> D
     if name in EMBEDDED:
         return load_embedded(name)
     if extensions.is_file(name):
-        return extensions.built("dataset", name, extensions.from_file("dataset", name)[0](), Dataset)
+        return extensions.called("dataset", name, extensions.from_file("dataset", name)[0], Dataset)
     if name not in IMAGE_SETS:
-        return extensions.built("dataset", name, extensions.from_package("dataset", name)[0](), Dataset)
+        return extensions.called("dataset", name, extensions.from_package("dataset", name)[0], Dataset)
     local = f" --source {source}" if source else ""
     raise InputError(
         f"{name} is a set of images, and a linear head needs features. Extract them once: "

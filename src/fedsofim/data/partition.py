@@ -36,6 +36,8 @@ def split(
         raise InputError(f"split got a {type(data).__name__}; expected a dataset, as fs.load gives one")
     if data.owner is not None:
         raise InputError(f"{data.name} came one file per client; it is split already, so use by_owner")
+    expect_whole("seed", seed, 0)
+    expect_whole("min_size", min_size, 0)
     _check_clients(clients, len(data.y_train), min_size)
     if iid:
         return Split(data, evenly(len(data.y_train), clients, seed), f"iid, seed {seed}")
@@ -46,6 +48,8 @@ def split(
 
 def by_owner(data: Dataset) -> Split:
     """The split a real federation came with."""
+    if not isinstance(data, Dataset):
+        raise InputError(f"by_owner got a {type(data).__name__}; expected a dataset, as fs.load gives one")
     if data.owner is None:
         raise InputError(f"{data.name} does not say which client holds which record; split it instead")
     owners = np.unique(data.owner)
@@ -63,7 +67,7 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> tupl
 
     NumPy's legacy generator, because this order of calls reproduces both published partition tables cell by cell.
     """
-    if not is_number(alpha) or not alpha > 0:
+    if not is_number(alpha) or not 0 < alpha < np.inf:
         raise InputError(
             f"alpha is {alpha!r}; expected a number above 0 (small: few classes per client); "
             "for even parts use iid=True"

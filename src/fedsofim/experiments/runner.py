@@ -52,7 +52,7 @@ def run_experiment(experiment: Experiment, out: Path, folder: Path = Path()) -> 
 
 def run_point(point: Point, split: Split) -> dict[str, Any]:
     """One run as plain data: what was asked, what came out, what it cost, and where it ran."""
-    fixed, numbers, hyper = sweep.parts(point.settings, point.method)
+    fixed, numbers, hyper = sweep.divided(point.settings, point.method)
     method = sweep.sweepable(point.method, fixed, numbers)
     plan = plan_for(
         split,

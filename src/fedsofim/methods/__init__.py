@@ -9,7 +9,7 @@ import importlib
 import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -65,7 +65,8 @@ def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | Non
     >>> make("fedsofim", {"rho": "0.3", "direction": "gradient"}).name
     'fedsofim'
     """
-    return extensions.built("method", name, factory(name)(**resolve(name, settings, epsilon)), Method)
+    build, values = factory(name), resolve(name, settings, epsilon)
+    return build(**values) if name in _own() else extensions.called("method", name, build, Method, **values)
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
@@ -90,6 +91,10 @@ def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | 
     {'lr': 0.5}
     """
     build = factory(name)
+    if not isinstance(settings or {}, Mapping):
+        raise InputError(
+            f"{name}: the settings are {settings!r}; expected names with values, for example {{'lr': 0.1}}"
+        )
     given = dict(settings or {})
     chosen = given.pop("preset", None)
     values = _preset(name, str(chosen), epsilon) if chosen is not None else {}
@@ -136,7 +141,7 @@ def _value(name: str, build: Callable, key: str, value: Any) -> Any:
         raise unknown(f"parameter of {name}", key, [*parameters(name), "preset"])
     if not isinstance(value, str):
         return value
-    hint = get_type_hints(build).get(key, str)  # a stranger's parameter may have none
+    hint = get_type_hints(build).get(key) or _hint_of(inspect.signature(build).parameters[key].default)
     options = [a for a in get_args(hint) if a is not type(None)] or [hint]
     if get_origin(hint) is Literal:
         if value not in options:
@@ -151,6 +156,11 @@ def _value(name: str, build: Callable, key: str, value: Any) -> Any:
             continue
     wanted = " or ".join(getattr(k, "__name__", str(k)) for k in options)
     raise InputError(f"{name}: {key} is '{value}'; expected {wanted}")
+
+
+def _hint_of(default: Any) -> Any:
+    """A stranger's parameter may have no type; then it is that of its default, and text where there is none."""
+    return type(default) if isinstance(default, bool | int | float) else str
 
 
 _WORDS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}

@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 import optax
-from jax.core import Tracer
 
-from fedsofim.errors import InputError, one_of, unknown
+from fedsofim.errors import InputError, is_number, is_whole, one_of, unknown
+from fedsofim.methods._steps import check_decay, traced
 from fedsofim.native.momentum import fits, momentum_pass
 
 Direction = Literal["momentum", "gradient"]
@@ -44,10 +44,10 @@ class Form:
         one_of("direction", self.direction, get_args(Direction))
         one_of("warmup_kind", self.warmup_kind, get_args(WarmupKind))
         one_of("variant", self.variant, get_args(Variant))
-        if not isinstance(self.rho, Tracer) and not self.rho > 0:
-            raise InputError(f"rho is {self.rho}; expected a number above 0, or F has no inverse")
-        if self.warmup < 0:
-            raise InputError(f"warmup is {self.warmup}; expected a number of rounds >= 0")
+        if not traced(self.rho) and not (is_number(self.rho) and self.rho > 0):
+            raise InputError(f"rho is {self.rho!r}; expected a number above 0, or F has no inverse")
+        if not is_whole(self.warmup) or self.warmup < 0:
+            raise InputError(f"warmup is {self.warmup!r}; expected a number of rounds >= 0")
 
     @property
     def from_momentum(self) -> bool:
@@ -96,7 +96,7 @@ def scale_by_sofim(
     [-0.2286, -0.2286, -0.2286]
     """
     form = Form(rho=rho, direction=direction, warmup=warmup, warmup_kind=warmup_kind, variant=variant)
-    _check_beta(beta)
+    check_decay(beta=beta)
 
     def init(params: Any) -> SofimState:
         return SofimState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
@@ -142,11 +142,6 @@ def schedule(kind: str, peak: Any, rounds: int) -> optax.Schedule:
     if kind not in kinds:
         raise unknown("schedule", kind, kinds)
     return kinds[kind]
-
-
-def _check_beta(beta: Any) -> None:
-    if not isinstance(beta, Tracer) and not 0 <= beta < 1:
-        raise InputError(f"beta is {beta}; expected 0 <= beta < 1")
 
 
 def _scalar_type(tree: Any) -> Any:

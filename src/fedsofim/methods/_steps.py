@@ -20,7 +20,7 @@ import optax
 from jax.core import Tracer
 
 from fedsofim.core.door import Facts
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, expect_whole, is_number
 
 REACH = 80.0  # |θ*| in units of 1/c
 SLOPE = 0.25  # |G| in units of c, early in the run
@@ -109,30 +109,34 @@ def with_published(settings: dict[float, dict[str, Any]]) -> dict[str, dict[floa
 def check_steps(**values: Any) -> None:
     """Step sizes and the like: above 0, or None for automatic."""
     for name, value in values.items():
-        if value is not None and not isinstance(value, Tracer) and not 0 < value < math.inf:
-            raise InputError(f"{name} is {value}; expected a finite number above 0")
+        if value is not None and not traced(value) and not (is_number(value) and 0 < value < math.inf):
+            raise InputError(f"{name} is {value!r}; expected a finite number above 0")
 
 
 def check_not_negative(**values: Any) -> None:
     for name, value in values.items():
-        if not isinstance(value, Tracer) and not 0 <= value < math.inf:
-            raise InputError(f"{name} is {value}; expected a finite number >= 0")
+        if not traced(value) and not (is_number(value) and 0 <= value < math.inf):
+            raise InputError(f"{name} is {value!r}; expected a finite number >= 0")
 
 
 def check_decay(**values: Any) -> None:
     """Decay rates of running means."""
     for name, value in values.items():
-        if not isinstance(value, Tracer) and not 0 <= value < 1:
-            raise InputError(f"{name} is {value}; expected 0 <= {name} < 1")
+        if not traced(value) and not (is_number(value) and 0 <= value < 1):
+            raise InputError(f"{name} is {value!r}; expected 0 <= {name} < 1")
 
 
 def check_share(**values: float) -> None:
     for name, value in values.items():
-        if not 0 < value < 1:
-            raise InputError(f"{name} is {value}; expected a part of the budget strictly between 0 and 1")
+        if not (is_number(value) and 0 < value < 1):
+            raise InputError(f"{name} is {value!r}; expected a part of the budget strictly between 0 and 1")
 
 
 def check_count(**values: Any) -> None:
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} is {value}; expected a whole number >= 1")
+        expect_whole(name, value, 1)
+
+
+def traced(value: Any) -> bool:
+    """A sweep's number, known only at run time."""
+    return isinstance(value, Tracer | jax.Array)

@@ -59,19 +59,22 @@ def scores(
     out = np.full((len(settings), len(seeds)), np.nan)
     groups: dict[tuple, list[int]] = {}
     for i, given in enumerate(settings):
-        groups.setdefault(parts(given, name)[:2], []).append(i)
+        groups.setdefault(divided(given, name)[:2], []).append(i)
     for (fixed, numbers), rows in groups.items():
         plan = plan_for(split, sweepable(name, fixed, numbers), budget, rounds, clip=clip, model=model)
-        out[rows] = _score_group(plan, split, [parts(settings[i], name)[2] for i in rows], seeds)
+        out[rows] = _score_group(plan, split, [divided(settings[i], name)[2] for i in rows], seeds)
     return out
 
 
-@lru_cache(maxsize=256)
 def sweepable(name: str, fixed: tuple[tuple[str, Any], ...], numbers: tuple[str, ...]) -> Method:
     """A method whose `numbers` are read from the state (hyper, its own state) instead of being constants."""
+    return _sweepable(methods.factory(name), fixed, numbers)
 
+
+@lru_cache(maxsize=256)  # by the factory: a file that has changed has a new one
+def _sweepable(factory: Callable[..., Method], fixed: tuple[tuple[str, Any], ...], numbers: tuple[str, ...]) -> Method:
     def build(hyper: Any) -> Method:
-        return methods.factory(name)(**dict(fixed), **{n: hyper[i] for i, n in enumerate(numbers)})
+        return factory(**dict(fixed), **{n: hyper[i] for i, n in enumerate(numbers)})
 
     plain = build([0.5] * len(numbers))  # any legal numbers: only the method's shape is taken from it
 
@@ -95,12 +98,12 @@ def sweepable(name: str, fixed: tuple[tuple[str, Any], ...], numbers: tuple[str,
     return plain._replace(client=plain.client if pooled else client, server=server, init=init, setup=setup)
 
 
-def parts(settings: dict[str, Any], method: str) -> tuple[tuple, tuple[str, ...], np.ndarray]:
+def divided(settings: dict[str, Any], method: str) -> tuple[tuple, tuple[str, ...], np.ndarray]:
     """What is compiled in, the names of the numbers that are not, and those numbers.
 
     A stranger's method may look at its numbers in Python, which inputs cannot be: all of its settings are compiled in.
 
-    >>> parts({"lr": 0.5, "warmup": 10}, "fedsofim")
+    >>> divided({"lr": 0.5, "warmup": 10}, "fedsofim")
     ((('warmup', 10),), ('lr',), array([0.5], dtype=float32))
     """
     ours = method in methods.PUBLISHED

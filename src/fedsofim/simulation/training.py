@@ -144,7 +144,7 @@ def plan_for(
     standardize: FeatureMoments | None = None,
 ) -> Plan:
     """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
-    check_kinds(split, method, budget, model, standardize)
+    check_kinds(split, method, model, standardize)
     _check_scale(split)
     return make_plan(
         method,
@@ -161,7 +161,7 @@ def plan_for(
     )
 
 
-def check_kinds(split: Any, method: Any, budget: Any, model: Any, standardize: Any) -> None:
+def check_kinds(split: Any, method: Any, model: Any, standardize: Any) -> None:
     """What was given is of the kind that was asked for; what is wrong is said in one sentence."""
     if isinstance(split, Dataset):
         raise InputError(f"the data is the dataset {split.name}, which no clients hold yet; deal it out with fs.split")
@@ -174,10 +174,6 @@ def check_kinds(split: Any, method: Any, budget: Any, model: Any, standardize: A
         raise InputError(f"the method is the function {name}; call it to make one: {name}()")
     if not isinstance(method, Method):
         raise InputError(f"the method is a {type(method).__name__}; expected a fs.Method, for example fs.fedsofim()")
-    if not isinstance(budget, Budget):
-        raise InputError(
-            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
-        )
     if model is not None and not isinstance(model, Model):
         raise InputError(f"the model is {model!r}; expected a fs.Model, for example fs.softmax_head()")
     if standardize is not None and not isinstance(standardize, FeatureMoments):

@@ -16,6 +16,7 @@ answers that only when it has done with the question, or has lost it.
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from logging import getLogger
 from typing import Protocol
 
@@ -27,7 +28,7 @@ from fedsofim.deploy.holding import Holding
 
 _LOG = getLogger("flwr")
 _POLL = 0.1  # seconds between looks for answers
-_LATE = 20.0  # seconds after which a node that has not answered is asked whether it still holds the question
+_LATE = 10.0  # seconds after which a node that has not answered is asked whether it still holds the question
 LOST = "the node lost the request: it was killed at work, and has started again"
 
 
@@ -60,14 +61,15 @@ class Post:
                 replies[node] = self._met(node, came[number])
             for number in came.keys() & probes.keys():
                 node = probes.pop(number)
-                if node not in waiting.values():
+                verdict = _verdict(asked[node], self._met(node, came[number]), instances.get(node))
+                if node not in waiting.values() or verdict is _Verdict.WAIT:
                     continue
-                reply, free = self._met(node, came[number]), what_of(asked[node]) != ASK
-                if _ask_again(reply, free):
+                waiting = {number: n for number, n in waiting.items() if n != node}
+                if verdict is _Verdict.GONE:
+                    replies[node] = Reply({}, {}, LOST)
+                else:
                     _LOG.warning("fedsofim: a question to node %d, or its answer, was lost; it is asked again", node)
-                    waiting = _without(waiting, node) | self._push([again(asked[node])])
-                elif not free and _is_gone(reply, instances.get(node)):
-                    waiting, replies[node] = _without(waiting, node), Reply({}, {}, LOST)
+                    waiting |= self._push([again(asked[node])])
             if self.clock.monotonic() > look:
                 look, late = self._in(_LATE), set(waiting.values()) - set(probes.values())
                 probes |= self._push([holding_message(asked[node]) for node in sorted(late)])
@@ -94,16 +96,20 @@ class Post:
         return reply
 
 
-def _ask_again(reply: Reply, free: bool) -> bool:
-    """Does what a node says of a question mean that asking it again is right, and costs nothing?"""
-    return reply.facts.get("holding") == (Holding.NOTHING if free else Holding.ANSWERED)
+class _Verdict(Enum):
+    """What becomes of a question that is late."""
+
+    WAIT = auto()
+    AGAIN = auto()  # ask again: it costs nothing
+    GONE = auto()
 
 
-def _is_gone(reply: Reply, instance: str | None) -> bool:
-    """Does the node say that it does not hold the question, and that it is not the instance that was asked?"""
-    now = reply.facts.get("instance")
-    return reply.facts.get("holding") == Holding.NOTHING and None not in (now, instance) and now != instance
-
-
-def _without(waiting: dict[str, int], node: int) -> dict[str, int]:
-    return {number: n for number, n in waiting.items() if n != node}
+def _verdict(question: Message, reply: Reply, instance: str | None) -> _Verdict:
+    """From what a node says of a question that this instance of it was asked; nonsense means waiting on."""
+    how, now = reply.facts.get("holding"), reply.facts.get("instance")
+    free = what_of(question) != ASK
+    if how == (Holding.NOTHING if free else Holding.ANSWERED):
+        return _Verdict.AGAIN
+    if how == Holding.NOTHING and None not in (instance, now) and instance != now:
+        return _Verdict.GONE
+    return _Verdict.WAIT
