@@ -19,16 +19,6 @@ from fedsofim.errors import InputError
 from nodes import METHODS, ask_all, make_nodes, same_bits, start
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory) -> list[Policy]:
-    return make_nodes(tmp_path_factory.mktemp("nodes"))
-
-
-@pytest.fixture(scope="module")
-def now(nodes: list[Policy]) -> JobState:
-    return start(nodes, Order(method="fedgd", epsilon=1.0, rounds=2))
-
-
 def jobs() -> list[Any]:
     return [*((name, 0.0) for name in METHODS), ("fedgd", 0.1)]
 
@@ -55,19 +45,19 @@ def test_a_restored_job_is_the_same_job_bit_by_bit(tmp_path: Path, name: str, st
     assert len(set(seen)) == len(seen) >= 3
 
 
-def test_a_checkpoint_holds_what_the_seed_does_not(tmp_path: Path, nodes: list[Policy], now: JobState):
+def test_a_checkpoint_holds_what_the_seed_does_not(tmp_path: Path, shared_nodes: list[Policy], now: JobState):
     mine = with_params(now, np.full_like(now.params, 0.5))
     save(mine, tmp_path / "c.npz")
     assert same_bits(restore(tmp_path / "c.npz").params, mine.params)
-    after = step(mine, ask_all(nodes, now))
+    after = step(mine, ask_all(shared_nodes, now))
     save(after, tmp_path / "c.npz")
     assert restore(tmp_path / "c.npz").round == 1
     assert not (tmp_path / "c.npz.part").exists()
 
 
-def test_a_rehearsal_is_restored_as_one(tmp_path: Path, nodes: list[Policy]):
+def test_a_rehearsal_is_restored_as_one(tmp_path: Path, shared_nodes: list[Policy]):
     order = Order(method="fedgd", epsilon=WITHOUT, rounds=2)
-    save(start(nodes, order), tmp_path / "c.npz")
+    save(start(shared_nodes, order), tmp_path / "c.npz")
     assert restore(tmp_path / "c.npz").order == order
 
 

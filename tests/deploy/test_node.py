@@ -36,12 +36,6 @@ from nodes import (
     with_terms,
 )
 
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> list[Policy]:
-    return make_nodes(tmp_path)
-
-
 # --- what it answers ----------------------------------------------------------------------------------------
 
 

@@ -8,13 +8,7 @@ import pytest
 from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy.node import DataProblem, answer, hello
 from fedsofim.deploy.policy import Policy
-from nodes import REHEARSAL, X, Y, asked, charges, make_node, make_nodes
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> list[Policy]:
-    return make_nodes(tmp_path)
-
+from nodes import REHEARSAL, X, Y, asked, charges, make_node
 
 SECRETIVE = {
     "labels": (np.ones((2, 3)), np.array([0, 77])),

@@ -29,11 +29,6 @@ from nodes import (
 )
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> list[Policy]:
-    return make_nodes(tmp_path)
-
-
 def rewritten(policy: Policy, **changed: Any) -> Policy:
     """The node after its operator changed the policy file."""
     return make_node(policy.data.parent, *node.read_data(policy)[:2], policy.name, **changed)

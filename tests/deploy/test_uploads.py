@@ -6,28 +6,17 @@ import numpy as np
 import pytest
 
 from fedsofim.deploy.job_state import JobState
-from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.server import step
 from fedsofim.deploy.uploads import faults
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError
-from nodes import ask_all, make_nodes, start
+from nodes import ask_all
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory) -> list[Policy]:
-    return make_nodes(tmp_path_factory.mktemp("nodes"))
-
-
-@pytest.fixture(scope="module")
-def now(nodes: list[Policy]) -> JobState:
-    return start(nodes, Order(method="fedgd", epsilon=1.0, rounds=2))
-
-
-@pytest.fixture(scope="module")
-def uploads(nodes: list[Policy], now: JobState) -> dict[str, Arrays]:
-    return ask_all(nodes, now)
+def uploads(shared_nodes: list[Policy], now: JobState) -> dict[str, Arrays]:
+    return ask_all(shared_nodes, now)
 
 
 def test_sound_uploads_have_no_fault(now: JobState, uploads: dict[str, Arrays]):

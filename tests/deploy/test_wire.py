@@ -13,13 +13,7 @@ from fedsofim.deploy.node import answer, consider
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.wire import Job, Request, programs_of
 from fedsofim.errors import InputError, Refused
-from nodes import asked, charges, make_nodes, refusal
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> list[Policy]:
-    return make_nodes(tmp_path)
-
+from nodes import asked, charges, refusal
 
 # --- terms --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedsofim.deploy.flower.client_app import client_app
+from fedsofim.deploy.flower.client_app import make_client_app
 from fedsofim.deploy.flower.messages import Reply, opened, reply_message, request_of, what_of
 from fedsofim.deploy.holding import held
 from fedsofim.deploy.policy import Policy
@@ -61,7 +61,7 @@ def delivered(message: Message) -> Message:
 
 def told(policy_file: Path | str | None, message: Message) -> Reply:
     """What a node's ClientApp sends back."""
-    return opened(client_app()(delivered(message), context_for(policy_file)))
+    return opened(make_client_app()(delivered(message), context_for(policy_file)))
 
 
 class FakeGrid(Grid):
@@ -71,7 +71,7 @@ class FakeGrid(Grid):
         self.nodes = dict(nodes)
         self.tamper, self.accept = tamper, accept
         self.instances = dict.fromkeys(nodes, FIRST)
-        self.app = client_app()
+        self.app = make_client_app()
         self.waiting: dict[str, Message] = {}
         self.asked: list[tuple[str, int]] = []  # (phase and round, or question; node)
         self.uploads: dict[tuple[str, int], dict[str, Arrays]] = {}

@@ -29,7 +29,7 @@ class Holding(StrEnum):
     NOTHING = "nothing"  # never seen, refused, or lost with the process that worked on it
 
 
-def holding(ledger: Path, digest: str) -> Holding:
+def holding_of(ledger: Path, digest: str) -> Holding:
     """How the node of this ledger stands to the request of this digest."""
     if _at_work(_place(ledger, digest)):
         return Holding.WORKING

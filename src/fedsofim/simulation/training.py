@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import jax
 import jax.numpy as jnp
@@ -131,20 +131,20 @@ def train(
     return Run(plan=plan, split=split, seed=seed, params=params, trace=trace, seconds=seconds)
 
 
+class Terms(TypedDict, total=False):
+    """What `make_plan` takes beside what the data decides."""
+
+    clip: float
+    trust: Trust
+    weights: Weights
+    standardize: FeatureMoments | None
+
+
 def plan_for(
-    split: Split,
-    method: Method,
-    budget: Budget,
-    rounds: int,
-    *,
-    clip: float = 10.0,
-    trust: Trust = "local",
-    weights: Weights = "uniform",
-    model: Model | None = None,
-    standardize: FeatureMoments | None = None,
+    split: Split, method: Method, budget: Budget, rounds: int, model: Model | None = None, **terms: Unpack[Terms]
 ) -> Plan:
     """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
-    check_kinds(split, method, model, standardize)
+    check_kinds(split, method, model, terms.get("standardize"))
     _check_scale(split)
     return make_plan(
         method,
@@ -154,10 +154,7 @@ def plan_for(
         classes=split.dataset.classes,
         budget=budget,
         rounds=rounds,
-        clip=clip,
-        trust=trust,
-        weights=weights,
-        standardize=standardize,
+        **terms,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nodes import charges, make_nodes, start, write_records
+from nodes import charges, start, write_records
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
@@ -21,11 +21,6 @@ from fedsofim.deploy.flower.messages import ask_message, holding_message, query_
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.policy import Policy
 from strategies import ORDER
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> list[Policy]:
-    return make_nodes(tmp_path / "nodes")
 
 
 def config(folder: Path, **changed: Any) -> dict[str, Any]:

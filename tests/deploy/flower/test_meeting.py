@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nodes import SMALL, charges, make_node, make_nodes, records_of, same_bits, write_records
+from nodes import SMALL, charges, make_node, records_of, same_bits, write_records
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
@@ -23,12 +23,6 @@ from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
 from fedsofim.errors import InputError
 from strategies import ORDER, replayed, strategy, theta
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> list[Policy]:
-    return make_nodes(tmp_path / "nodes")
-
 
 # --- starting -----------------------------------------------------------------------------------------------
 
@@ -74,7 +68,7 @@ def test_resuming_after_a_failure_goes_on_bit_by_bit(tmp_path: Path, nodes: list
 
     grid = FakeGrid(numbered(nodes), tamper)
     with pytest.raises(RoundFailed):
-        strategy(tmp_path).start(grid)
+        strategy(tmp_path, timeout=60.0).start(grid)
     before = {k: dict(v) for k, v in grid.uploads.items()}
     down = False
     grid.nodes = {200 + i: policy for i, policy in enumerate(reversed(nodes))}  # other numbers after a restart
@@ -114,7 +108,7 @@ def test_a_node_that_does_not_state_its_account_is_left_out(tmp_path: Path, node
     def tamper(node: int, question: Message, reply: Message) -> Message | None:
         return None if node == 101 and what_of(question) == "account" else reply
 
-    strategy(tmp_path, Order(method="fedgd", rounds=1)).start(FakeGrid(numbered(nodes), tamper))
+    strategy(tmp_path, Order(method="fedgd", rounds=1), timeout=60.0).start(FakeGrid(numbered(nodes), tamper))
     assert set(certificate.read(tmp_path / "job" / "certificate.json")["clients"]) == {"n0", "n2"}
 
 

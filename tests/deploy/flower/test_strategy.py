@@ -25,12 +25,6 @@ from fedsofim.deploy.policy import Policy
 from fedsofim.errors import InputError
 from strategies import ORDER, replayed, strategy, theta
 
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> list[Policy]:
-    return make_nodes(tmp_path / "nodes")
-
-
 # --- training -----------------------------------------------------------------------------------------------
 
 
@@ -135,7 +129,7 @@ def test_a_node_that_never_answers_ends_the_round_by_name(tmp_path: Path, nodes:
         return None if node == 100 and what_of(question) == "ask" else reply
 
     with pytest.raises(RoundFailed, match=r"round 1 failed.*n0: no upload: no answer came"):
-        strategy(tmp_path).start(FakeGrid(numbered(nodes), tamper))
+        strategy(tmp_path, timeout=60.0).start(FakeGrid(numbered(nodes), tamper))
     assert restore(tmp_path / "job" / CHECKPOINT).round == 0
 
 

@@ -3,23 +3,20 @@
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedsofim.experiments.grid import Entry, Experiment, Partition
 from fedsofim.experiments.report.results import Results, read_results
 from fedsofim.experiments.report.write import write_report
 from fedsofim.experiments.runner import run_experiment
+from toy import write_blobs
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory) -> Path:
     """Three methods (one with a note), two budgets, two seeds on `cifar10_resnet20`, a stand-in of that name."""
     folder = tmp_path_factory.mktemp("finished")
-    random = np.random.default_rng(0)
-    y = np.arange(960) % 3
-    x = (2 * random.normal(size=(3, 5))[y] + random.normal(size=(960, 5))).astype(np.float32)
-    np.savez(folder / "cifar10_resnet20.npz", x_train=x[:900], y_train=y[:900], x_test=x[900:], y_test=y[900:])
+    write_blobs(folder / "cifar10_resnet20.npz")
     experiment = Experiment(
         name="small <grid>",
         about="A test of the report.",

@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 
 from fedsofim.deploy.certificate import statement
 from fedsofim.deploy.flower.messages import digest_of, job_of, reply_message, request_of, what_of
-from fedsofim.deploy.holding import Holding, holding
+from fedsofim.deploy.holding import Holding, holding_of
 from fedsofim.deploy.node import DataProblem, answer, consider, hello
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.wire import Arrays
@@ -23,7 +23,7 @@ _LOG = logging.getLogger("flwr")  # the operator's own log
 _SILENT = "the node cannot answer; its operator's log says why"
 
 
-def client_app() -> ClientApp:
+def make_client_app() -> ClientApp:
     """A ClientApp that answers any method of the library under the policy of the node it runs on."""
     app = ClientApp()
 
@@ -47,7 +47,7 @@ def client_app() -> ClientApp:
 
 def _holding(policy: Policy, digest: str) -> dict[str, Any]:
     """How the node stands to the request that is asked about; of questions that cost nothing it keeps nothing."""
-    return {"holding": holding(policy.ledger, digest) if digest else Holding.NOTHING}
+    return {"holding": holding_of(policy.ledger, digest) if digest else Holding.NOTHING}
 
 
 def _guarded(message: Message, context: Context, act: Callable[[Policy], tuple[dict[str, Any], Arrays]]) -> Message:
@@ -68,4 +68,4 @@ def _guarded(message: Message, context: Context, act: Callable[[Policy], tuple[d
     return reply_message({"node": name, "refused": _SILENT}, {}, message)
 
 
-app = client_app()
+app = make_client_app()
