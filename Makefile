@@ -24,7 +24,7 @@ demo: $(SMALL)
 test: $(FULL)
 	$(BIN)/python -m pytest -n 2
 
-# for daily work: without the tests that start many processes
+# for daily work: without the tests marked slow
 test-fast: $(FULL)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 

@@ -26,3 +26,8 @@ def shared() -> Path:
 def toy() -> Split:
     """Three classes in five dimensions at four clients of very unequal size."""
     return make_toy()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest test first: whoever runs it does nothing else, and the other worker does the rest meanwhile."""
+    items.sort(key=lambda item: item.get_closest_marker("longest") is None)

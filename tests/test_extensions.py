@@ -31,6 +31,7 @@ def method_file(folder: Path, name: str = "mine") -> str:
 # --- the examples -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_method_a_model_and_a_dataset_of_ones_own_train_together():
     rings = fs.load(EXAMPLES / "rings.py")
     assert (len(rings.y_train) + len(rings.y_test), rings.features, rings.classes) == (600, 2, 2)

@@ -13,6 +13,7 @@ import fedsofim as fs
 from commands import COMMAND, run, run_here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon, sigma_g", [(0.5, "526.21"), (1, "279.17"), (5, "66.741"), (10, "37.408")])
 def test_privacy_gives_the_papers_multiplier(epsilon, sigma_g):
     done = run("privacy", "--epsilon", epsilon, "--delta", "1e-5", "--rounds", 70, "--clients", 20, "--json")
@@ -22,12 +23,14 @@ def test_privacy_gives_the_papers_multiplier(epsilon, sigma_g):
     assert answer["releases"] == 70
 
 
+@pytest.mark.slow
 def test_privacy_both_ways():
     there = json.loads(run("privacy", "--epsilon", 3, "--json").stdout)
     back = json.loads(run("privacy", "--sigma-g", there["sigma_g"], "--json").stdout)
     assert back["epsilon"] == pytest.approx(3, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_run_prints_one_json_object(tmp_path):
     done = run(
         "run",
@@ -69,6 +72,7 @@ def test_run_prints_one_json_object(tmp_path):
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"result.json", "params.npz", "curve.png"}
 
 
+@pytest.mark.slow
 def test_run_on_a_file_of_ones_own(tmp_path):
     random = np.random.default_rng(0)
     y = np.arange(120) % 2
@@ -102,6 +106,7 @@ def table(path, rows, seed):
     path.write_text("\n".join(lines))
 
 
+@pytest.mark.slow
 def test_run_on_a_federation_of_tables(tmp_path):
     for name, rows in (("north", 80), ("south", 50), ("west", 200)):
         table(tmp_path / f"{name}.csv", rows, seed=rows)
@@ -129,6 +134,7 @@ def test_run_on_a_federation_of_tables(tmp_path):
     assert answer["ledger"][0]["what"] == "feature moments"
 
 
+@pytest.mark.slow
 def test_methods_lists_all_nine():
     listed = json.loads(run("methods", "--json").stdout)
     names = {"fedgd", "fedavg", "fedfc", "scaffold", "fedadam", "fedyogi", "ftrl", "adafedprox", "fedsofim"}
@@ -137,6 +143,7 @@ def test_methods_lists_all_nine():
     assert "fedsofim" in run("methods").stdout
 
 
+@pytest.mark.slow
 def test_partition_counts(tmp_path):
     done = run("partition", "--dataset", "digits", "--clients", 3, "--out", tmp_path / "p.csv", "--json")
     answer = json.loads(done.stdout)
@@ -185,6 +192,7 @@ def test_bad_input_is_one_clear_line(args, message, capsys, monkeypatch):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_wrong_name_is_one_line_in_a_process_too():
     done = run("run", "--method", "fedsofin")
     assert (done.returncode, done.stdout) == (2, "")
@@ -204,6 +212,7 @@ def test_no_privacy_has_one_spelling(capsys, monkeypatch):
     assert "written no-privacy" in refused
 
 
+@pytest.mark.slow
 def test_an_interrupt_in_the_middle_of_a_run_leaves_no_broken_file(tmp_path):
     """Waits for the progress bar to show rounds that are done, so it is certainly in the middle."""
     watched, terminal = pty.openpty()

@@ -54,6 +54,7 @@ def done(tmp_path_factory) -> dict[str, Any]:
     return {"nodes": nodes, "certificate": machine, "ledgers": options, "document": document}
 
 
+@pytest.mark.slow
 def test_verify_holds(fedsofim, done):
     code, out, err = fedsofim("certificate", "verify", done["certificate"], *done["ledgers"])
     assert (code, err) == (0, "")

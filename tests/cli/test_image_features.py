@@ -59,6 +59,7 @@ def test_errors_are_one_line_without_a_traceback(tmp_path: Path, arguments: list
     assert expected in result.output and "Traceback" not in result.output
 
 
+@pytest.mark.slow
 def test_resnet_on_the_sample(shared: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     source, weights = (

@@ -38,6 +38,7 @@ def pld_epsilon(charges, multipliers, delta):
     return accountant.get_epsilon(delta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 5.0, 10.0])
 def test_unequal_ledger_agrees_with_pld(epsilon):
     charges = [site(0), site(1, releases=1, ratio=math.sqrt(2), clip=3.0, share=0.1), site(2, releases=35, clip=1.0)]
@@ -55,6 +56,7 @@ def test_the_value_that_rdp_gets_wrong():
     assert pld_epsilon([site()], {0: 20.0}, 1e-5) == pytest.approx(3.56, abs=0.01)
 
 
+@pytest.mark.slow
 def test_sampling_is_priced_by_pld():
     full, sampled = site(), site(sample=0.1)
     budget = Budget(2.0, 1e-5)
@@ -65,6 +67,7 @@ def test_sampling_is_priced_by_pld():
     assert 0.99 * 2.0 < accountant.get_epsilon(1e-5) <= 2.0
 
 
+@pytest.mark.slow
 def test_sampled_and_full_releases_together():
     charges = [site(0, sample=0.2), site(1, releases=5)]
     multipliers = calibrate(charges, Budget(3.0, 1e-5))

@@ -90,6 +90,7 @@ def test_control_flow_on_public_and_released_values_is_allowed():
     assert priced(client).releases == 10
 
 
+@pytest.mark.slow
 def test_sampled_release_is_priced_by_pld():
     settled = priced(OneGradient(sample=0.1), sizes=(500, 500))
     assert settled.mu is None

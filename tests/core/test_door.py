@@ -37,6 +37,7 @@ def door_for(x, y, key=0, std=0.0, model=HEAD):
     )
 
 
+@pytest.mark.slow
 def test_gradient_is_the_clipped_sum():
     wanted = np.zeros((5, 3))
     for x, y in zip(X, Y, strict=True):
@@ -62,6 +63,7 @@ def test_a_closed_form_is_accepted_only_from_the_library():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [HEAD, HEAD._replace(gradient=None)])
 def test_a_sweep_gives_what_each_setting_gives_alone(model):
     """The executor's vmap over settings, seven of them: not a multiple of those done side by side."""
@@ -90,6 +92,7 @@ def test_every_call_has_its_own_noise():
     assert len(np.intersect1d(first, second)) == 0
 
 
+@pytest.mark.slow
 def test_no_key_is_used_twice():
     with jax.debug_key_reuse(True):
         door = door_for(X, Y, std=1.0)
@@ -98,6 +101,7 @@ def test_no_key_is_used_twice():
         door.scan(lambda inner, t: t + inner.gradient(t), THETA, 3)
 
 
+@pytest.mark.slow
 def test_poisson_sampling_keeps_the_stated_share():
     door = door_for(np.ones((4000, 1)), np.zeros(4000))
     kept = door.sum(lambda x, y: x, clip=1.0, sample=0.25)
@@ -106,6 +110,7 @@ def test_poisson_sampling_keeps_the_stated_share():
     assert float(kept[0]) != float(again[0])  # drawn afresh
 
 
+@pytest.mark.slow
 def test_second_moment_is_symmetric_with_noise_of_the_right_size():
     noisy = door_for(np.zeros((5, 60)), np.zeros(5), std=2.0).second_moment(lambda x, y: x, clip=1.0)
     np.testing.assert_array_equal(noisy, noisy.T)

@@ -35,6 +35,7 @@ def test_tree_price_is_that_of_all_nodes_with_full_participation():
     assert Tree(restart=1).cost(70) == Independent().cost(70)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("restart", "honaker"), [(None, False), (None, True), (6, False), (6, True)])
 def test_running_sums_carry_the_noise_of_few_nodes(restart: int | None, honaker: bool):
     tree = Tree(restart, honaker)
@@ -64,6 +65,7 @@ def test_diagonal_schedule():
         Diagonal(T).cost(T + 1)
 
 
+@pytest.mark.slow
 def test_diagonal_beats_independent_noise_and_the_tree_at_equal_price():
     def error(mechanism: Mechanism) -> float:
         return float(np.mean(running_sums(mechanism) ** 2) * mechanism.cost(T))

@@ -8,6 +8,7 @@ import pytest
 from fedsofim.core.normals import normal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 @pytest.mark.parametrize("shape", [(), (1,), (65, 10), (3, 4, 5), (0, 2)])
 def test_normals_are_jaxs_own(shape, dtype):

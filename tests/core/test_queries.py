@@ -40,6 +40,7 @@ def both_forms(clip, theta, x, y, weight):
     return *SoftmaxGradient().block([theta], x, y, weight, clip), *query.block(consts, x, y, weight, clip)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -53,6 +54,7 @@ def test_closed_form_equals_generic_path(seed, clip, scale, records):
     np.testing.assert_allclose(closed, generic, atol=1e-12 * records)
 
 
+@pytest.mark.slow
 def test_both_equal_the_plain_loop():
     theta, x, y, weight = block(0)
     (closed,) = SoftmaxGradient().block([theta], x, y, weight, 0.7)
@@ -84,6 +86,7 @@ def test_zero_gradients_stay_zero():
     assert float(jnp.abs(total).max()) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [jnp.nan, jnp.inf, -jnp.inf])
 def test_a_record_whose_gradient_is_not_finite_says_nothing(bad):
     theta, x, y, _ = block(3)
@@ -111,6 +114,7 @@ def test_a_record_whose_logits_or_norm_overflow_says_nothing(huge):
     np.testing.assert_allclose(run(bad, weight.at[77].set(1.0).at[5000].set(1.0)), without, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_padding_says_nothing_whatever_it_holds():
     theta, x, y, weight = block(4, records=1024)
     padding = weight.at[100:].set(0.0)
@@ -119,6 +123,7 @@ def test_padding_says_nothing_whatever_it_holds():
     np.testing.assert_allclose(held, zeros, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_second_moment_and_its_sensitivity():
     random = np.random.default_rng(0)
     x = jnp.asarray(5 * random.normal(size=(20, 3)))
@@ -134,6 +139,7 @@ def test_second_moment_and_its_sensitivity():
     assert float(jnp.linalg.norm(half)) == pytest.approx(float(jnp.linalg.norm(short.T @ short)))  # isometric
 
 
+@pytest.mark.slow
 def test_half_keeps_the_norm():
     m = jnp.asarray(np.random.default_rng(1).normal(size=(4, 4)))
     m = m + m.T

@@ -55,6 +55,7 @@ def program_of(method: Method, model: Model = HEAD):
 CARRY = Carry(THETA, jnp.int32(0), jnp.zeros((3, 2), jnp.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [HEAD, HEAD._replace(gradient=None)], ids=["closed form", "generic"])
 def test_all_clients_side_by_side_are_each_alone(model):
     """Noise included: a client's key is its own."""
@@ -78,6 +79,7 @@ def test_the_server_sees_the_mean_and_the_noise_of_it():
     assert np.asarray(after.memory).tolist() == [[1, 3], [1, 40], [1, 11]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [HEAD, HEAD._replace(gradient=None)], ids=["closed form", "generic"])
 def test_pooled_is_the_mean_of_all(model):
     method = Method("plain", OneGradient(), lambda mean, state, params, facts: (params, state))

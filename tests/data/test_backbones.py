@@ -32,6 +32,7 @@ def random_weights(tmp_path: Path):
     return write
 
 
+@pytest.mark.slow
 def test_cifar10_features_are_those_of_the_paper(shared: Path, tmp_path: Path) -> None:
     images = read_images("cifar10", shared / "samples/cifar-10-python-sample.tar.gz")
     using = extractor("resnet20", shared / "weights/cifar100_resnet20.pth")
@@ -43,6 +44,7 @@ def test_cifar10_features_are_those_of_the_paper(shared: Path, tmp_path: Path) -
         assert np.array_equal(data.y_train, stored["y_train"][first])
 
 
+@pytest.mark.slow
 def test_pathmnist_features_are_those_of_the_paper(shared: Path, tmp_path: Path) -> None:
     images = read_images("pathmnist", shared / "samples/pathmnist-sample.npz")
     using = extractor("resnet20", shared / "weights/cifar100_resnet20.pth")

@@ -79,6 +79,7 @@ module.extract(Images.of("t", {"train": (images, np.arange(40) % 2)}), module.Ex
 """
 
 
+@pytest.mark.slow
 def test_continues_after_kill_9(tmp_path: Path) -> None:
     out = tmp_path / "f.npz"
     first = subprocess.Popen([sys.executable, "-c", EXTRACT, str(out), "3"], stdout=subprocess.PIPE, text=True)

@@ -118,6 +118,7 @@ def test_asking_at_once_cannot_pass_the_cap_twice(path: Path):
     assert charged(path) == allowed
 
 
+@pytest.mark.slow
 def test_processes_asking_at_once_cannot_pass_the_cap_twice(path: Path):
     allowed = 9
     script = textwrap.dedent("""

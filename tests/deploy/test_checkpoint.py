@@ -23,6 +23,7 @@ def jobs() -> list[Any]:
     return [*((name, 0.0) for name in METHODS), ("fedgd", 0.1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, standardize", jobs())
 def test_a_restored_job_is_the_same_job_bit_by_bit(tmp_path: Path, name: str, standardize: float):
     nodes = make_nodes(tmp_path)

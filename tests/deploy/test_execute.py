@@ -25,6 +25,7 @@ X, Y = X[:20], Y[:20]
 # --- the simulator's sums -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_without_noise_it_is_the_simulators_release(name: str):
     method = make(name)
@@ -133,6 +134,7 @@ def test_a_symmetric_release_has_symmetric_noise():
     assert np.std(out[np.triu_indices(60, 1)]) == pytest.approx(2.0 / math.sqrt(2), rel=0.08)
 
 
+@pytest.mark.slow
 def test_what_comes_back_in_later_rounds_is_the_jobs_and_the_rest_is_fresh():
     def noise_of(mechanism: Mechanism, secrets: Secrets) -> np.ndarray:
         out = released(lambda door: door.sum(values, noise=mechanism), WIDE * 0, {0: 1.0}, secrets, rounds=4)

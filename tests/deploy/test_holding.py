@@ -51,6 +51,7 @@ def test_an_error_leaves_nothing_held(ledger: Path):
     assert left(ledger) == []
 
 
+@pytest.mark.slow
 def test_a_killed_process_holds_nothing(ledger: Path):
     script = (
         "import sys, pathlib, fedsofim.deploy.holding as h\n"

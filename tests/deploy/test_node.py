@@ -111,6 +111,7 @@ def test_a_damaged_ledger_releases_nothing(nodes: list[Policy], monkeypatch):
         answer(policy, request)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_at_a_jobs_end_the_ledger_has_spent_what_the_plan_says(tmp_path: Path, name: str):
     nodes = make_nodes(tmp_path)
@@ -124,6 +125,7 @@ def test_at_a_jobs_end_the_ledger_has_spent_what_the_plan_says(tmp_path: Path, n
         assert "above the cap of 1 " in refusal(policy, request)
 
 
+@pytest.mark.slow
 def test_private_moments_are_charged_too(tmp_path: Path):
     nodes = make_nodes(tmp_path)
     now = finish(nodes, started(nodes, "fedgd", standardize=0.1))

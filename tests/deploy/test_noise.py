@@ -169,6 +169,7 @@ def assert_tree_like(released: np.ndarray, restart: int | None) -> None:
     assert np.all(np.abs(found - wanted) < 5 * spread)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [None, 8, 3, 1])
 def test_running_sums_carry_the_nodes_of_a_binary_tree_as_in_the_simulator(restart: int | None):
     tree = Tree(restart)

@@ -69,6 +69,7 @@ print("stopped", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_what_ends_is_started_again_by_a_new_command_until_told_to_stop():
     with subprocess.Popen([sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -40,6 +40,7 @@ def order(**changed: Any) -> Order:
     return Order(**(usual | changed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["uniform", "size"])
 def test_the_sum_is_the_weighted_mean_of_clipped_gradients(tmp_path, weights) -> None:
     """With little noise the step is the simulator's without noise."""
@@ -49,6 +50,7 @@ def test_the_sum_is_the_weighted_mean_of_clipped_gradients(tmp_path, weights) ->
     np.testing.assert_allclose(np.asarray(now.params), np.asarray(expected), atol=1e-2)
 
 
+@pytest.mark.slow
 def test_noise_of_the_average_is_as_planned(tmp_path) -> None:
     policies = summing_nodes(tmp_path, epsilon=1000.0)
     first = start(policies, order(rounds=60, epsilon=1.0))

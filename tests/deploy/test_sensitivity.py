@@ -59,6 +59,7 @@ def test_replacing_a_record_moves_the_integers_by_no_more_than_is_priced(one: li
     assert np.linalg.norm(np.rint(a) - np.rint(b)) <= 2 * CLIP / unit + math.sqrt(D)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @example([1.0, 1.0, 0, 0], [1.0, -1.0, 0, 0])
 @example([1e30, 0, 0, 0], [0, 1e30, 0, 0])

@@ -33,6 +33,7 @@ def deployed(folder: Path, order: Order) -> JobState:
     return now
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_without_noise_it_is_the_simulators_training(tmp_path: Path, name: str):
     order = Order(method=name, epsilon=WITHOUT, rounds=3)
@@ -44,6 +45,7 @@ def test_without_noise_it_is_the_simulators_training(tmp_path: Path, name: str):
         assert np.abs(ours - first).max() > 0.01  # something was learnt
 
 
+@pytest.mark.slow
 def test_under_other_terms_too(tmp_path: Path):
     changed: dict[str, Any] = {"weights": "size", "clip": 0.7}
     order = Order(method="fedsofim", settings=(("lr", "0.5"),), epsilon=WITHOUT, rounds=2, seed=3, **changed)
@@ -52,6 +54,7 @@ def test_under_other_terms_too(tmp_path: Path):
     np.testing.assert_allclose(deployed(tmp_path, order).params, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_private_moments_too(tmp_path: Path):
     now = deployed(tmp_path, Order(method="fedgd", epsilon=WITHOUT, rounds=2, standardize=0.1))
     plan = plan_for(SMALL, make("fedgd"), NO_PRIVACY, 2, standardize=FeatureMoments(share=0.1))

@@ -40,6 +40,7 @@ SENSELESS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", SENSELESS, ids=str)
 def test_senseless_terms(nodes: list[Policy], changed: dict[str, Any]):
     job = asked(nodes).job

@@ -33,6 +33,7 @@ def command(experiment: Path, out: Path) -> list[str]:
     return [sys.executable, "-c", code, "compare", str(experiment), "--out", str(out)]
 
 
+@pytest.mark.slow
 def test_rows_survive_kill_9_and_end_identical(small, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     process = subprocess.Popen(command(small, killed))
@@ -51,6 +52,7 @@ def test_rows_survive_kill_9_and_end_identical(small, tmp_path):
     assert len(results(whole)) == 8
 
 
+@pytest.mark.slow
 def test_finished_work_is_not_repeated(small, tmp_path):
     experiment = read_experiment(small)
     assert run_experiment(experiment, tmp_path, small.parent) == 8
@@ -103,6 +105,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_settings_in_the_state_train_as_settings_in_the_program(name, small):
     data = split(read_dataset("toy.npz", small.parent), 3, seed=1, iid=True)

@@ -33,6 +33,7 @@ def test_every_client_keeps_a_record():
     assert part.sizes == (1, 2)
 
 
+@pytest.mark.slow
 def test_winners_are_a_file_that_compare_reads_and_the_search_resumes(small, tmp_path):
     text = small.read_text().replace("lr = 0.5 }\nDP", "search = { lr = [0.01, 0.5, 2.0] } }\nDP")
     (small.parent / "tune.toml").write_text(text[: text.index("DP-FedSOFIM")])

@@ -38,6 +38,7 @@ def test_its_ledger_spends_the_target_by_an_independent_accountant(name: str):
     assert plan.epsilon == pytest.approx(1.0, rel=1e-9 if plan.mu is not None else 5e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS, ids=named)
 def test_repeats_by_seed_and_stays_finite_on_two_leaves(name: str):
     method = make(name)
@@ -53,6 +54,7 @@ def test_repeats_by_seed_and_stays_finite_on_two_leaves(name: str):
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS, ids=named)
 def test_one_client_learns(name: str):
     data = blobs((120,))

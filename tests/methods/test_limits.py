@@ -34,6 +34,7 @@ def close(a: Any, b: Any) -> bool:
     return np.allclose(a, b, rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_one_local_step_is_gradient_descent_bit_for_bit():
     reference = final(DATA, fedgd(lr=0.2 * 0.5), 1.0)
     for method in (fedavg(1, client_lr=0.2, server_lr=0.5), adafedprox(1, client_lr=0.2, server_lr=0.5)):
@@ -41,6 +42,7 @@ def test_one_local_step_is_gradient_descent_bit_for_bit():
     assert np.allclose(final(DATA, fedavg(1), 1.0), final(DATA, fedgd(), 1.0), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_general_path_at_one_step_is_gradient_descent():
     reference = final(DATA, fedgd(lr=0.1), apart=True)
     prox = prox_module.many_steps(1, 0.2, 0.5, 3.0)
@@ -48,6 +50,7 @@ def test_the_general_path_at_one_step_is_gradient_descent():
         assert close(final(DATA, method, apart=True), reference)
 
 
+@pytest.mark.slow
 def test_with_noise_scaffold_and_prox_at_one_step_are_fedavg():
     reference = final(DATA, avg_module.many_steps(1, 0.2, 0.5), 5.0)
     assert np.array_equal(final(DATA, prox_module.many_steps(1, 0.2, 0.5, 3.0), 5.0), reference)
@@ -55,20 +58,24 @@ def test_with_noise_scaffold_and_prox_at_one_step_are_fedavg():
     assert np.allclose(final(DATA, scaffold(1, 0.2, 0.5), 5.0), reference, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_tree_restarted_every_round_is_gradient_descent_bit_for_bit():
     assert np.array_equal(final(DATA, ftrl(lr=0.1, restart=1), 1.0), final(DATA, fedgd(lr=0.1), 1.0))
 
 
+@pytest.mark.slow
 def test_tree_of_one_round_draws_the_same_noise():
     tree = server_method("tree", optax.sgd(0.1), OneGradient(Tree(restart=1)))
     assert close(final(DATA, tree, 1.0), final(DATA, fedgd(lr=0.1), 1.0))
 
 
+@pytest.mark.slow
 def test_fedfc_with_huge_gamma_is_scaled_gradient_descent():
     for flat, plain in ((fedfc(lr=1e5, gamma=1e6), fedgd(lr=0.1)), (fedfc(gamma=1e6), fedgd())):
         assert np.allclose(final(DATA, flat), final(DATA, plain), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "optimizer"),
     [
@@ -93,6 +100,7 @@ def test_without_clip_and_noise_it_is_the_textbook_method(method: Method, optimi
     assert close(final(DATA, method, **FREE), theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["adam", "yogi"])
 def test_reddi_form_by_hand(rule: str):
     b1, b2, tau, lr = 0.8, 0.9, 0.1, 0.2
@@ -108,6 +116,7 @@ def test_reddi_form_by_hand(rule: str):
     assert close(got, theta)
 
 
+@pytest.mark.slow
 def test_scaffold_is_a_plain_loop():
     eta_c, eta_s, steps = 0.1, 0.7, 3
     theta = start(DATA)
@@ -121,6 +130,7 @@ def test_scaffold_is_a_plain_loop():
     assert close(final(DATA, scaffold(steps, eta_c, eta_s), **FREE), theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mu0", [0.0, 2.0])
 def test_fedavg_and_adafedprox_are_plain_loops(mu0: float):
     eta_c, eta_s, steps = 0.1, 0.7, 3
@@ -134,6 +144,7 @@ def test_fedavg_and_adafedprox_are_plain_loops(mu0: float):
     assert close(final(DATA, method, **FREE), theta)
 
 
+@pytest.mark.slow
 def test_fedfc_is_a_plain_loop():
     theta, gamma = start(DATA), 0.5
     moment = np.zeros((len(theta), len(theta)))
@@ -146,6 +157,7 @@ def test_fedfc_is_a_plain_loop():
     assert close(final(DATA, fedfc(lr=0.8, gamma=gamma, feature_clip=1e6), clip=1e6), theta)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedgd", "fedadam", "fedyogi", "fedsofim", "ftrl"])
 def test_settings_may_be_traced(name: str):
     """A sweep maps over step sizes: each lane is the run it would be alone."""

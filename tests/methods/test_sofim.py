@@ -40,6 +40,7 @@ def gradients():
     return [jnp.asarray(g) for g in np.random.default_rng(0).normal(size=(6, D)) * 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["momentum", "gradient"])
 @pytest.mark.parametrize("bias_correction", [True, False])
 @pytest.mark.parametrize("rho", [1e-3, 0.5, 10.0])
@@ -50,6 +51,7 @@ def test_equals_the_dense_inverse(gradients, direction, bias_correction, rho):
         np.testing.assert_allclose(step, wanted, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rho", [0.01, 1.0, 100.0])
 def test_operator_bounds(gradients, rho):
     """|Hv| <= |v|/rho and |v|²/(rho+|M|²) <= v·Hv <= |v|²/rho (the paper's Sherman-Morrison lemma)."""
@@ -62,6 +64,7 @@ def test_operator_bounds(gradients, rho):
         assert square / (rho + size) * (1 - 1e-9) <= float(g @ step) <= square / rho * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_any_pytree_gives_the_same_step_as_one_vector(gradients):
     transform = scale_by_sofim(0.3, 0.8)
     whole, _ = run(transform, gradients)
@@ -112,6 +115,7 @@ def test_weight_decay_is_decoupled(gradients):
         np.testing.assert_allclose(b, a - 0.1 * 0.3 * params, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_alone_in_an_optax_chain_it_minimises():
     target = jnp.arange(1.0, 6.0)
     optimizer = optax.chain(optax.clip_by_global_norm(5.0), scale_by_sofim(1.0, 0.5), optax.scale(-0.3))
@@ -123,6 +127,7 @@ def test_alone_in_an_optax_chain_it_minimises():
     np.testing.assert_allclose(params, target, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_float16_leaves_do_not_overflow():
     g = {"w": jnp.full((1000,), 60.0, jnp.float16)}
     step: Any
@@ -135,6 +140,7 @@ def test_float16_leaves_do_not_overflow():
 SIZES = [1, 7, LEAST - 1, LEAST, LEAST + 1, 2**14 + 31, 2**15 + 33, 100_001]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float32, jnp.float64])
 def test_gradient_form_at_any_size_and_type(size, dtype):
@@ -148,6 +154,7 @@ def test_gradient_form_at_any_size_and_type(size, dtype):
     np.testing.assert_allclose(np.asarray(step, np.float64), wanted, atol=rtol * float(np.abs(wanted).max()), rtol=0)
 
 
+@pytest.mark.slow
 def test_gradient_form_of_large_and_small_leaves_is_that_of_one_vector():
     g = [jnp.asarray(v) for v in np.random.default_rng(1).normal(size=(2, 20_001)) / 100]
     transform = scale_by_sofim(0.3, 0.8, "gradient")

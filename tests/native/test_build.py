@@ -27,6 +27,7 @@ def test_without_a_compiler_there_is_a_reason(monkeypatch, tmp_path):
         build.library("sums")
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_the_library_is_built_once(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path))
@@ -52,6 +53,7 @@ def test_a_cache_that_cannot_be_written_is_a_reason(monkeypatch, tmp_path):
         build.library("sums")
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_library_from_a_folder_that_others_can_write_is_not_loaded(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDSOFIM_CACHE", str(tmp_path))
@@ -71,6 +73,7 @@ def test_other_sources_or_processors_are_another_library(monkeypatch):
     assert build.fingerprint(sums) != before
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_compiler_trains_all_the_same(tmp_path):
     code = (
         "import fedsofim as fs; from fedsofim import native;"
@@ -84,6 +87,7 @@ def test_a_machine_without_a_compiler_trains_all_the_same(tmp_path):
     assert done.stdout.startswith("no C++ compiler") and done.stderr == ""
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_a_thread_that_comes_late_touches_nothing_that_is_gone(sanitizer, tmp_path):

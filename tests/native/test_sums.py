@@ -72,6 +72,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("clip", [0.5, 1e6, np.inf])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -84,6 +85,7 @@ def test_sums_are_the_definitions(shape, clip):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-6 * np.abs(wanted).max() + 1e-12)
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_xla_gives_the_same(monkeypatch):
     records, thetas = problem((300, 17, 640), 64, 10)
@@ -97,6 +99,7 @@ def test_xla_gives_the_same(monkeypatch):
         assert not np.array_equal(ours, plain)  # or the switch does nothing
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_equal_inputs_give_equal_bits():
     """Whichever thread takes which chunk."""
@@ -114,6 +117,7 @@ def test_a_client_without_records_has_a_sum_of_zero():
     assert not found[1].any() and not found[2].any() and found[0].any() and found[3].any()
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("each", [False, True])
 def test_many_thetas_at_once_are_each_alone(each):
@@ -125,6 +129,7 @@ def test_many_thetas_at_once_are_each_alone(each):
     assert program.count("ffi_call[") == 1 and "scan" not in program  # one call, not five
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_more_numbers_than_fit_a_slice_go_in_several():
     records, thetas = problem((60,), 100, 50)  # 5,050 numbers a theta, 12 of them to a slice
@@ -133,6 +138,7 @@ def test_more_numbers_than_fit_a_slice_go_in_several():
     np.testing.assert_array_equal(together, jnp.stack([sums(t, records) for t in many]))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_records_that_differ_by_setting():
     """Sampling in a sweep: every setting draws its own records."""
@@ -143,6 +149,7 @@ def test_records_that_differ_by_setting():
     np.testing.assert_array_equal(found, jnp.stack(alone))
 
 
+@pytest.mark.slow
 @needs_compiler
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), clip=st.sampled_from([0.1, 1.0, 10.0]))
@@ -154,6 +161,7 @@ def test_replacing_one_record_moves_the_sum_by_at_most_twice_the_clip(seed, clip
     assert np.linalg.norm(moved) <= 2 * clip * (1 + 1e-4)  # sums of floats round
 
 
+@pytest.mark.slow
 @needs_compiler
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), scale=st.sampled_from([1e-3, 1.0, 30.0, 1e4]))
@@ -182,6 +190,7 @@ def test_a_theta_that_overflowed_gives_no_numbers_that_are_not(value):
     assert bool(jnp.all(jnp.isfinite(sums(thetas[0].at[0, 0].set(value), records))))
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_padding_says_nothing_whatever_it_holds():
     records, thetas = problem((1000,))

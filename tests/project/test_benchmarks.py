@@ -55,6 +55,7 @@ def test_ratio_of_medians_and_minima():
     assert (ratio.median, ratio.minimum) == (2.0, 3.0)
 
 
+@pytest.mark.slow
 def test_turns_alternate_and_only_timed_repeats_count(monkeypatch):
     monkeypatch.setattr(clock, "_WARM", 0.0)
     calls = []
@@ -79,6 +80,7 @@ def test_a_target_is_met_by_medians_and_minima_or_not_met(sense, measured, verdi
     assert verdict in row(target)[-1]
 
 
+@pytest.mark.slow
 def test_a_peer_with_another_sum_is_refused(data):
     sums = ours.clipped_sums(data)
     assert objection(sums * (1 + 1e-6), sums) is None
@@ -86,6 +88,7 @@ def test_a_peer_with_another_sum_is_refused(data):
         assert "differ" in str(objection(wrong, sums))
 
 
+@pytest.mark.slow
 def test_our_rounds_and_the_closed_form_compute_the_same_clipped_sums(data):
     theta = problem.initial_theta(data)
     parts = [(data.dataset.x_train[p], data.dataset.y_train[p]) for p in data.parts]
@@ -97,6 +100,7 @@ def test_our_rounds_and_the_closed_form_compute_the_same_clipped_sums(data):
     assert measure.check_ourselves(data) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_peer_is_run_by_turns(data, small_file):
     (peer,) = [p for p in rivals.PEERS if p.name == rivals.NUMPY]
     outcome = rivals.compare(peer, small_file, ours.clipped_sums(data), lambda: None, turns=2)
@@ -104,6 +108,7 @@ def test_a_peer_is_run_by_turns(data, small_file):
     assert len(outcome.theirs.seconds) == 6 and outcome.version.startswith("numpy")
 
 
+@pytest.mark.slow
 def test_a_wrong_peer_is_reported_and_not_timed(data, small_file):
     (peer,) = [p for p in rivals.PEERS if p.name == rivals.NUMPY]
     outcome = rivals.compare(peer, small_file, 2 * ours.clipped_sums(data), lambda: None, turns=2)

@@ -45,6 +45,7 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_method_in_contributing_is_the_example_and_is_calibrated():
     code = blocks("CONTRIBUTING.md")[0]
     assert code == (EXAMPLES / "heavyball.py").read_text()
@@ -74,6 +75,7 @@ def test_the_leaky_one_is_refused_with_the_message_shown():
     assert str(refused.value) == shown
 
 
+@pytest.mark.slow
 def test_readme_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     (code,) = blocks("README.md")
@@ -81,6 +83,7 @@ def test_readme_python_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         exec(code.replace('"fashion"', '"digits"').replace("rounds=70", "rounds=5"), {})
 
 
+@pytest.mark.slow
 def test_plain_loop_example_runs():
     done = subprocess.run([sys.executable, EXAMPLES / "plain_loop.py"], capture_output=True, text=True, check=True)
     assert "DP-FedSOFIM" in done.stdout

@@ -79,6 +79,7 @@ def test_no_file_over_300_lines():
     assert {path: n for path, n in lines.items() if n > 300} == {}
 
 
+@pytest.mark.slow
 def test_no_function_over_60_lines():
     lengths = {
         f"{path.relative_to(ROOT)}: {node.name}": (node.end_lineno or 0) - node.lineno + 1

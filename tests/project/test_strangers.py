@@ -82,6 +82,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [("./", ".py"), ("", "")], ids=["files", "package"])
 def test_a_method_a_model_and_a_dataset_of_ones_own(site: Path, folder: Path, before: str, after: str):
     method, model, dataset = (f"{before}{name}{after}" for name in EXAMPLES)
@@ -92,6 +93,7 @@ def test_a_method_a_model_and_a_dataset_of_ones_own(site: Path, folder: Path, be
     assert answer["epsilon"] == pytest.approx(8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before", "after"), [("./", ".py"), ("", "")], ids=["files", "package"])
 def test_the_same_in_an_experiment(site: Path, folder: Path, tmp_path_factory, before: str, after: str):
     (folder / "mine.toml").write_text(EXPERIMENT.format(before, after))
@@ -106,6 +108,7 @@ def test_the_same_in_an_experiment(site: Path, folder: Path, tmp_path_factory, b
     assert "no-privacy" in (out / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_installed_is_listed(site: Path, folder: Path):
     listed = {m["name"]: m for m in json.loads(fedsofim(site, folder, "methods", "--json"))}
     assert listed["heavyball"]["ledger"][0]["releases"] == 140

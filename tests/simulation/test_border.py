@@ -81,6 +81,7 @@ def test_a_budget_in_text():
         fs.Budget(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "x", [np.zeros((3, 4)), np.zeros(5), np.zeros((2, 3, 5)), "text", [[1.0, 2.0], [3.0]]], ids=lambda x: f"{x!r:.20}"
 )
@@ -150,6 +151,7 @@ def test_a_setup_that_makes_another_state(toy):
         fs.train(toy, fs.Method("mine", OneGradient(), same, setup=setup), BUDGET, 2)
 
 
+@pytest.mark.slow
 def test_a_state_that_was_a_python_number_may_become_an_array(toy):
     method = fs.Method(
         "counting",

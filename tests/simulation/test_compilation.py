@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import jax
+import pytest
 
 from fedsofim.core.budget import Budget
 from fedsofim.methods.fedsofim import fedsofim
@@ -25,6 +26,7 @@ def compiled(work: Callable[[], object]) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_run_compiles_few_programs_however_many_rounds(toy):
     """Every operation outside of a program is one more to compile: 24 of them were most of a cold run."""
     for rounds in (20, 23, 7):
@@ -34,6 +36,7 @@ def test_a_run_compiles_few_programs_however_many_rounds(toy):
         assert sum("rounds_between" in name for name in found) == 1
 
 
+@pytest.mark.slow
 def test_other_seeds_and_budgets_compile_nothing(toy):
     train(toy, fedsofim(lr=0.8), Budget(1.0), 12)
     assert not compiled(lambda: train(toy, fedsofim(lr=0.8), Budget(3.0), 12, seed=5))

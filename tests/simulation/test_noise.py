@@ -20,6 +20,7 @@ from toy import make_toy
 HEAD = softmax_head()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["uniform", "size"])
 @pytest.mark.parametrize("trust, apart", [("local", False), ("local", True), ("secure-sum", False)])
 def test_noise_of_the_average_is_what_the_plan_says(apart, weights, trust):
@@ -50,6 +51,7 @@ def test_noise_of_the_average_is_what_the_plan_says(apart, weights, trust):
     assert not accepts(sample, settled.noise_std * 3 / 2)
 
 
+@pytest.mark.slow
 def test_noise_differs_in_every_step_round_and_client(toy):
     """Collect the noise of each release of a scan, over clients and rounds: all distinct, none correlated."""
 

@@ -39,6 +39,7 @@ def reference(data, method, rounds, std, seed):
     return method(theta, clients, rounds, 1.0, std, noise)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [NO_PRIVACY, Budget(20.0)])
 @pytest.mark.parametrize("name", ["fedgd", "momentum", "gradient"])
 def test_agrees_with_the_plain_loop(toy, name, budget):
@@ -59,6 +60,7 @@ def test_agrees_with_the_plain_loop(toy, name, budget):
     np.testing.assert_allclose(params, wanted, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(3, 40, 11, 150), (3, 700, 1300)])
 def test_pooled_equals_apart_without_noise(sizes):
     data = make_toy(sizes=sizes)
@@ -67,6 +69,7 @@ def test_pooled_equals_apart_without_noise(sizes):
     np.testing.assert_allclose(pooled, apart, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True])
 def test_equal_seeds_are_bit_identical(toy, apart):
     settled = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 12)
@@ -85,6 +88,7 @@ class Watcher(Progress):
         self.seen.append(done)
 
 
+@pytest.mark.slow
 def test_watching_the_progress_changes_nothing(toy):
     settled = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 25)
     whole, trace = simulate(settled, toy, seed=2)
@@ -94,6 +98,7 @@ def test_watching_the_progress_changes_nothing(toy):
     assert np.array_equal(trace.accuracy, same.accuracy)
 
 
+@pytest.mark.slow
 def test_where_a_run_is_cut_changes_nothing(toy, monkeypatch):
     """Ten rounds to a call with three left over, and all in one: the same numbers."""
     settled = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 23)
@@ -121,6 +126,7 @@ def test_a_start_is_that_of_published_runs():
     assert np.array_equal(simulator.start_parameters(settled, data, key), apart)
 
 
+@pytest.mark.slow
 def test_size_weights_make_the_pooled_objective(toy):
     """With weights by size, how records are dealt to clients does not matter (without noise)."""
     one = replace(toy, parts=(np.concatenate(toy.parts),))
@@ -130,6 +136,7 @@ def test_size_weights_make_the_pooled_objective(toy):
     np.testing.assert_allclose(split, whole, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_any_jax_model_trains(toy):
     """A two-layer network with three leaves, through the generic per-record path."""
 

@@ -22,6 +22,7 @@ def skewed():
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget, centre, spread", [(NO_PRIVACY, 1e-3, 1e-3), (Budget(50.0), 0.2, 0.2)])
 def test_features_come_out_centred_and_scaled(skewed, budget, centre, spread):
     settled = plan_for(
@@ -33,6 +34,7 @@ def test_features_come_out_centred_and_scaled(skewed, budget, centre, spread):
     np.testing.assert_allclose(x.std(axis=0), 1.0, atol=spread)
 
 
+@pytest.mark.slow
 def test_noise_is_really_added(skewed):
     quiet, noisy, again = (
         standardized(plan_for(skewed, fedgd(lr=0.1), b, 5, standardize=FeatureMoments()), skewed, seed=1).dataset
@@ -42,6 +44,7 @@ def test_noise_is_really_added(skewed):
     assert np.array_equal(noisy.x_train, again.x_train)
 
 
+@pytest.mark.slow
 def test_the_result_says_so(skewed):
     run = train(skewed, fedgd(lr=0.1), Budget(5.0), 3, standardize=FeatureMoments())
     summary = run.summary()

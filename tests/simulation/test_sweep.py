@@ -24,6 +24,7 @@ def data():
     return split(Dataset.of("toy", x_train=x, y_train=y, x_test=x, y_test=y), 3, seed=1, iid=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedsofim", "fedavg", "fedfc"])  # pooled, local steps, a one-shot release
 def test_seeds_side_by_side_are_the_seeds_one_by_one(name, data):
     settings = [{"lr": 0.1}, {"lr": 0.5}] if name != "fedavg" else [{"client_lr": 0.1}, {"client_lr": 0.5}]
@@ -34,6 +35,7 @@ def test_seeds_side_by_side_are_the_seeds_one_by_one(name, data):
     assert not np.array_equal(together[:, 0], together[:, 1])
 
 
+@pytest.mark.slow
 def test_a_grid_lays_its_records_out_once(data, monkeypatch):
     """And forgets them with the split they are of."""
     made = []
@@ -58,6 +60,7 @@ def test_a_grid_lays_its_records_out_once(data, monkeypatch):
     assert sweep._laid.records is None
 
 
+@pytest.mark.slow
 def test_batches_are_even(data, monkeypatch):
     monkeypatch.setattr(sweep, "_NUMBERS", 3 * 240 * 3)  # three runs at a time
     assert sweep.batch_width(4, 240 * 3) == 2
@@ -65,6 +68,7 @@ def test_batches_are_even(data, monkeypatch):
     assert np.isfinite(found).all() and found.shape == (5, 1)
 
 
+@pytest.mark.slow
 def test_a_strangers_settings_are_compiled_in(data):
     """Its functions may look at their numbers in Python, so each setting is a program of its own."""
     heavyball = str(Path(__file__).resolve().parents[2] / "examples" / "heavyball.py")

@@ -13,6 +13,7 @@ from fedsofim.simulation.training import train
 from toy import make_toy
 
 
+@pytest.mark.slow
 def test_evaluated_rounds():
     data = make_toy()
     run = train(data, fedgd(lr=0.3), Budget(5.0), 13, every=5)
@@ -22,6 +23,7 @@ def test_evaluated_rounds():
     assert 100 * np.mean(guess == data.dataset.y_test) == pytest.approx(run.final_accuracy, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_a_strangers_method_is_calibrated_and_run(toy):
     """Heavy-ball at the client, with memory: nothing but this function is needed."""
 
@@ -40,12 +42,14 @@ def test_a_strangers_method_is_calibrated_and_run(toy):
     assert run.final_accuracy > 70
 
 
+@pytest.mark.slow
 def test_one_client_and_a_client_of_one_record():
     for sizes in ((50,), (1, 50), (1,) * 6):
         run = train(make_toy(sizes=sizes), fedgd(lr=0.1), Budget(5.0), 3)
         assert np.isfinite(run.final_accuracy)
 
 
+@pytest.mark.slow
 def test_a_diverged_run_is_an_error_not_a_result(toy):
     with pytest.raises(InputError, match="lower lr"):
         train(toy, fedgd(lr=1e38), Budget(0.1), 20)
@@ -58,6 +62,7 @@ def test_features_too_large_for_float32():
         train(data, fedgd(), Budget(1.0), 2)
 
 
+@pytest.mark.slow
 def test_saved_files(toy, tmp_path):
     run = train(toy, fedgd(lr=0.1), Budget(1.0), 10)
     run.save(tmp_path / "run")

@@ -31,6 +31,7 @@ def config(folder: Path, **changed: Any) -> dict[str, Any]:
     return app["config"] | small | changed
 
 
+@pytest.mark.slow
 def test_the_server_app_writes_how_it_ended(tmp_path: Path, nodes: list[Policy]):
     server_app.run(FakeGrid(numbered(nodes)), config(tmp_path / "job"), FakeClock())
     assert json.loads((tmp_path / "job" / OUTCOME).read_text()) == {"finished": 1}

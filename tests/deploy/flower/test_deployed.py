@@ -291,6 +291,7 @@ def a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.longest
 def test_a_federation_of_real_processes(deployed: Deployed) -> None:
     a_job_ends_where_the_simulator_ends(deployed)
     kills_lose_nothing(deployed)

@@ -51,6 +51,7 @@ def test_a_node_that_cannot_take_part_says_so_without_its_data(tmp_path: Path, n
     assert "77" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_second_job_in_the_same_folder(tmp_path: Path, nodes: list[Policy]):
     strategy(tmp_path).start(FakeGrid(numbered(nodes)), num_rounds=0)
     with pytest.raises(InputError, match="a job is here already"):
@@ -60,6 +61,7 @@ def test_a_second_job_in_the_same_folder(tmp_path: Path, nodes: list[Policy]):
 # --- resuming -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_resuming_after_a_failure_goes_on_bit_by_bit(tmp_path: Path, nodes: list[Policy]):
     down = True
 
@@ -84,6 +86,7 @@ def test_nothing_to_resume(tmp_path: Path, nodes: list[Policy]):
         strategy(tmp_path, resume=True).start(FakeGrid(numbered(nodes)))
 
 
+@pytest.mark.slow
 def test_resuming_without_a_client_or_with_its_records_changed(tmp_path: Path, nodes: list[Policy]):
     strategy(tmp_path).start(FakeGrid(numbered(nodes)), num_rounds=1)
     stranger = make_node(tmp_path / "stranger", SMALL.dataset.x_train[:7], SMALL.dataset.y_train[:7], "stranger")
@@ -94,6 +97,7 @@ def test_resuming_without_a_client_or_with_its_records_changed(tmp_path: Path, n
         strategy(tmp_path, resume=True).start(FakeGrid(numbered(nodes)))
 
 
+@pytest.mark.slow
 def test_resuming_with_two_nodes_of_one_name(tmp_path: Path, nodes: list[Policy]):
     strategy(tmp_path).start(FakeGrid(numbered(nodes)), num_rounds=1)
     twin = make_node(tmp_path / "twin", *records_of(0), "n0")
@@ -104,6 +108,7 @@ def test_resuming_with_two_nodes_of_one_name(tmp_path: Path, nodes: list[Policy]
 # --- the end ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_state_its_account_is_left_out(tmp_path: Path, nodes: list[Policy]):
     def tamper(node: int, question: Message, reply: Message) -> Message | None:
         return None if node == 101 and what_of(question) == "account" else reply
@@ -112,6 +117,7 @@ def test_a_node_that_does_not_state_its_account_is_left_out(tmp_path: Path, node
     assert set(certificate.read(tmp_path / "job" / "certificate.json")["clients"]) == {"n0", "n2"}
 
 
+@pytest.mark.slow
 def test_every_answer_that_came_in_time_counts(tmp_path: Path, nodes: list[Policy]):
     """Patience that ends while the last node answers is no reason to turn all of them away."""
     ticks = itertools.count(0, 10)
@@ -119,6 +125,7 @@ def test_every_answer_that_came_in_time_counts(tmp_path: Path, nodes: list[Polic
     strategy(tmp_path, Order(method="fedgd", rounds=1), clock=clock, patience=25.0).start(FakeGrid(numbered(nodes)))
 
 
+@pytest.mark.slow
 def test_a_node_that_states_nonsense_does_not_spoil_the_certificate(tmp_path: Path, nodes: list[Policy]):
     def tamper(node: int, question: Message, reply: Message) -> Message | None:
         if node == 101 and what_of(question) == "account":

@@ -74,6 +74,7 @@ def case(tmp_path: Path) -> Case:
 # --- lost ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_request_lost_with_its_node_is_asked_again_at_once(case: Case):
     case.second_round(lambda message: case.grid.restart(101))
     case.trained()
@@ -83,6 +84,7 @@ def test_a_request_lost_with_its_node_is_asked_again_at_once(case: Case):
     assert case.charged == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_killed_between_charge_and_answer_it_is_asked_again_too(case: Case, monkeypatch):
     def killed(message: Message) -> None:
         with monkeypatch.context() as patch:
@@ -99,6 +101,7 @@ def test_killed_between_charge_and_answer_it_is_asked_again_too(case: Case, monk
     assert case.charged == [3, 4, 3]  # the ledger may count too much, never too little
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [True, False])
 def test_an_answer_lost_on_the_way_is_fetched_again_for_free(case: Case, restarted: bool):
     def lost(message: Message) -> None:
@@ -114,6 +117,7 @@ def test_an_answer_lost_on_the_way_is_fetched_again_for_free(case: Case, restart
     assert case.charged == [3, 3, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["hello", "consider", "account"])
 @pytest.mark.parametrize("restarted", [True, False])
 def test_a_lost_question_that_costs_nothing_is_asked_again(case: Case, what: str, restarted: bool):
@@ -123,6 +127,7 @@ def test_a_lost_question_that_costs_nothing_is_asked_again(case: Case, what: str
     assert case.times(what) == 2
 
 
+@pytest.mark.slow
 def test_a_node_that_loses_every_request_ends_the_round_by_name(case: Case):
     """Each time may have been charged, so it is not asked for ever."""
 
@@ -142,6 +147,7 @@ def test_a_node_that_loses_every_request_ends_the_round_by_name(case: Case):
 # --- slow but alive -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [50.0, 500.0])
 def test_a_node_that_is_slow_is_not_asked_twice(case: Case, seconds: float):
     case.second_round(lambda message: case.clock.after(seconds, case.grid.keep_busy(101, message)))
@@ -152,6 +158,7 @@ def test_a_node_that_is_slow_is_not_asked_twice(case: Case, seconds: float):
     assert case.charged == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_nor_is_one_whose_request_waits_in_line(case: Case):
     """The same instance, no process at it yet: what its SuperNode has, it will work on."""
     case.second_round(lambda message: case.clock.after(200.0, lambda: case.grid.work(101, message)))
@@ -160,6 +167,7 @@ def test_nor_is_one_whose_request_waits_in_line(case: Case):
     assert case.charged == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_nor_is_one_that_cannot_be_asked_meanwhile(case: Case):
     """As Flower's SuperNode is: one message at a time."""
     held_back: list[Message] = []
@@ -183,6 +191,7 @@ def test_nor_is_one_that_cannot_be_asked_meanwhile(case: Case):
     assert case.charged == [3, 3, 3]
 
 
+@pytest.mark.slow
 def test_a_worker_that_outlives_its_node_is_waited_for_and_its_answer_is_free(case: Case):
     def orphaned(message: Message) -> None:
         finish = case.grid.keep_busy(101, message)
@@ -204,6 +213,7 @@ def test_a_worker_that_outlives_its_node_is_waited_for_and_its_answer_is_free(ca
 # --- what is not believed -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "facts",
     [{}, {"holding": 3}, {"holding": "nothing"}, {"holding": "lost", "instance": "x"}, {"refused": "no"}],

@@ -28,6 +28,7 @@ from strategies import ORDER, replayed, strategy, theta
 # --- training -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_trains_and_certifies(tmp_path: Path, nodes: list[Policy]):
     grid, measured = FakeGrid(numbered(nodes)), []
 
@@ -50,6 +51,7 @@ def test_trains_and_certifies(tmp_path: Path, nodes: list[Policy]):
         assert document["clients"][policy.name]["epsilon"] == pytest.approx(1.0, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_method_with_one_shot_releases_and_memory(tmp_path: Path):
     nodes = make_nodes(tmp_path / "nodes", **REHEARSAL)
     order = Order(method="scaffold", epsilon=WITHOUT, rounds=2, standardize=0.1)
@@ -59,6 +61,7 @@ def test_a_method_with_one_shot_releases_and_memory(tmp_path: Path):
     assert ("moments", 0) in grid.uploads
 
 
+@pytest.mark.slow
 def test_some_rounds_now_and_the_rest_later(tmp_path: Path, nodes: list[Policy]):
     grid = FakeGrid(numbered(nodes))
     strategy(tmp_path).start(grid, num_rounds=1)
@@ -71,6 +74,7 @@ def test_some_rounds_now_and_the_rest_later(tmp_path: Path, nodes: list[Policy])
         assert charges(policy) == 3
 
 
+@pytest.mark.slow
 def test_from_parameters_of_ones_own(tmp_path: Path, nodes: list[Policy]):
     mine = ArrayRecord({"params0": Array(np.full((4, 3), 0.5, np.float32))})
     strategy(tmp_path).start(FakeGrid(numbered(nodes)), mine, num_rounds=0)
@@ -84,6 +88,7 @@ def test_from_parameters_of_ones_own(tmp_path: Path, nodes: list[Policy]):
 # --- what is wrong with a round -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_node_that_sends_nan_is_rejected_by_name_and_nothing_is_averaged(tmp_path: Path, nodes: list[Policy]):
     def tamper(node: int, question: Message, reply: Message) -> Message:
         if node == 101 and is_round(question, 1):
@@ -101,6 +106,7 @@ def test_a_node_that_sends_nan_is_rejected_by_name_and_nothing_is_averaged(tmp_p
     assert ("round 2", 100) not in grid.asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["silent", "Flower's error", "not ours", "NaN"])
 def test_a_node_that_fails_once_is_asked_again(tmp_path: Path, nodes: list[Policy], how: str):
     failed: list[int] = []
@@ -124,6 +130,7 @@ def test_a_node_that_fails_once_is_asked_again(tmp_path: Path, nodes: list[Polic
         assert charges(policy) == 3
 
 
+@pytest.mark.slow
 def test_a_node_that_never_answers_ends_the_round_by_name(tmp_path: Path, nodes: list[Policy]):
     def tamper(node: int, question: Message, reply: Message) -> Message | None:
         return None if node == 100 and what_of(question) == "ask" else reply
@@ -156,6 +163,7 @@ def test_a_node_that_refuses_ends_the_round_with_its_reason(tmp_path: Path, node
     assert spent(nodes[1]) <= 0.5 * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_a_reply_in_anothers_name_is_rejected(tmp_path: Path, nodes: list[Policy]):
     def tamper(node: int, question: Message, reply: Message) -> Message:
         if node == 102 and what_of(question) == "ask":
@@ -166,6 +174,7 @@ def test_a_reply_in_anothers_name_is_rejected(tmp_path: Path, nodes: list[Policy
         strategy(tmp_path).start(FakeGrid(numbered(nodes), tamper))
 
 
+@pytest.mark.slow
 def test_an_absurd_upload_is_rejected_by_name(tmp_path: Path, nodes: list[Policy]):
     def tamper(node: int, question: Message, reply: Message) -> Message:
         if node == 100 and what_of(question) == "ask":
@@ -179,6 +188,7 @@ def test_an_absurd_upload_is_rejected_by_name(tmp_path: Path, nodes: list[Policy
 # --- Flower's own loop --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_flowers_own_steps_train_the_same(tmp_path: Path, nodes: list[Policy]):
     grid, mine = FakeGrid(numbered(nodes)), strategy(tmp_path)
     arrays: Any = ArrayRecord()
@@ -193,6 +203,7 @@ def test_flowers_own_steps_train_the_same(tmp_path: Path, nodes: list[Policy]):
     assert restore(tmp_path / "job" / CHECKPOINT).finished
 
 
+@pytest.mark.slow
 def test_flowers_own_steps_never_average_fewer(tmp_path: Path, nodes: list[Policy]):
     grid, mine = FakeGrid(numbered(nodes)), strategy(tmp_path)
     replies = list(grid.send_and_receive(mine.configure_train(1, ArrayRecord(), {}, grid)))  # type: ignore[arg-type]
@@ -202,6 +213,7 @@ def test_flowers_own_steps_never_average_fewer(tmp_path: Path, nodes: list[Polic
     assert mine.aggregate_train(1, replies)[0] is not None
 
 
+@pytest.mark.slow
 def test_flowers_own_loop_trains_the_same(tmp_path: Path, nodes: list[Policy]):
     grid = FakeGrid(numbered(nodes))
     result = Strategy.start(strategy(tmp_path), grid, ArrayRecord(), num_rounds=3)

@@ -34,6 +34,7 @@ def test_twelve_lines_all_look_different_in_more_than_colour():
     assert len({(look.dash, look.marker) for look in found.values()}) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [pictures.bars, pictures.privacy_utility, pictures.convergence])
 def test_report_figures_draw(results, tmp_path, draw):
     draw(results, results.places[0], tmp_path / "a.png")

@@ -49,6 +49,7 @@ def seen(reported: Path, tmp_path_factory) -> dict:
     return json.loads(unescape(found.group(1)))
 
 
+@pytest.mark.slow
 def test_no_console_error_and_all_figures_load(seen):
     assert seen["errors"] == []
     assert seen["loaded"]
