@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.core.budget import Budget
+from fedsofim.core.budget import WITHOUT, Budget, in_words
 from fedsofim.core.plan import Plan
 from fedsofim.data.loading import load
 from fedsofim.data.partition import Split, split
@@ -85,7 +85,7 @@ def row(data: Split, dataset: str, case: Case, epsilon: float, seeds: int, known
                 NAMES[name],
                 variant,
                 epsilon,
-                f"{plan.epsilon:.4g}",
+                in_words(float(f"{plan.epsilon:.4g}")),
                 plan.releases,
                 f"{plan.multipliers[main.site]:.4g}",
                 f"{plan.sigma_g:.5g}",
@@ -127,7 +127,8 @@ def markdown(rows: list[dict]) -> str:
 
 
 def cell(r: dict) -> str:
-    spent = "" if r["variant"] != "as published" else f" (eps {r['epsilon_spent']})"
+    eps = r["epsilon_spent"] if r["epsilon_spent"] == WITHOUT else f"eps {r['epsilon_spent']}"
+    spent = "" if r["variant"] != "as published" else f" ({eps})"
     return f"{r['published_mean']} → {r['mean']} ± {r['std']}{spent}"
 
 
