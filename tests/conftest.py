@@ -29,5 +29,5 @@ def toy() -> Split:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first: whoever runs it does nothing else, and the other worker does the rest meanwhile."""
+    """The longest test first: while one worker is at it, the others do the rest."""
     items.sort(key=lambda item: item.get_closest_marker("longest") is None)

@@ -88,15 +88,11 @@ def test_a_changed_file_is_read_again(tmp_path):
     name = method_file(tmp_path)
     before = fs.make(name)
     assert extensions.from_file("method", name)[1] is extensions.from_file("method", name)[1]  # read once until then
-    mark = extensions.fingerprint(name)
+    mark = extensions.identity("method", name)
     write(Path(name), Path(name).read_text().replace("'mine'", "'better'"))
     os.utime(name, ns=(1, 1))  # another time than before, however coarse the clock of the disk
     assert (before.name, fs.make(name).name) == ("mine", "better")
-    assert extensions.fingerprint(name) != mark and len(mark) == 16
-
-
-def test_only_files_have_a_fingerprint():
-    assert extensions.fingerprint("fedsofim") == ""
+    assert extensions.identity("method", name) != mark and mark.startswith("mine.py ")
 
 
 MAKE = {"method": fs.make, "model": make_model, "dataset": fs.load}
@@ -247,3 +243,24 @@ def test_an_entry_point_that_is_no_function(monkeypatch):
     monkeypatch.setattr(extensions, "entry_points", lambda group: [offered] if group == "fedsofim.methods" else [])
     with pytest.raises(InputError, match="expected a function that gives it"):
         fs.make("odd")
+
+
+def test_settings_may_have_any_name(tmp_path):
+    text = "import optax\nimport fedsofim as fs\n\ndef mine(kind=1, name='a', build=2, wanted=3):\n"
+    name = write(tmp_path / "mine.py", text + "    return fs.server_method(name, optax.sgd(0.1))\n")
+    assert fs.make(name, {"name": "b", "kind": "4", "wanted": "5"}).name == "b"
+
+
+def test_two_packages_under_one_name_are_refused(monkeypatch):
+    offers = [EntryPoint("odd", f"fedsofim.methods.{m}:{m}", "fedsofim.methods") for m in ("fedgd", "fedavg")]
+    monkeypatch.setattr(extensions, "entry_points", lambda group: offers if group == "fedsofim.methods" else [])
+    with pytest.raises(InputError, match=r"'odd' is offered by .* and .*uninstall one"):
+        fs.make("odd")
+
+
+def test_what_a_strangers_name_means_now(tmp_path):
+    name = method_file(tmp_path)
+    before = extensions.identity("method", name)
+    write(tmp_path / "mine.py", Path(name).read_text() + "# changed\n")
+    assert before.startswith("mine.py ") and extensions.identity("method", name) != before
+    assert extensions.identity("method", "fedgd") == "fedgd"

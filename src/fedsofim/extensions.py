@@ -11,7 +11,7 @@ Names inside this library win over entry points, so that no package can put itse
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -25,7 +25,11 @@ Kind = Literal["method", "model", "dataset"]
 
 def installed(kind: Kind) -> dict[str, EntryPoint]:
     """What installed packages offer, by name."""
-    return {entry.name: entry for entry in entry_points(group=f"fedsofim.{kind}s")}
+    return {entry.name: entry for entry in _entries(kind)}
+
+
+def _entries(kind: Kind) -> list[EntryPoint]:
+    return list(entry_points(group=f"fedsofim.{kind}s"))
 
 
 def is_file(name: Any) -> bool:
@@ -39,7 +43,11 @@ def is_file(name: Any) -> bool:
 
 def from_package(kind: Kind, name: str) -> tuple[Callable[..., Any], ModuleType]:
     """The function an installed package offers under a name, and the module it stands in."""
-    entry = installed(kind)[name]
+    offers = [entry for entry in _entries(kind) if entry.name == name]
+    if len({entry.value for entry in offers}) > 1:
+        who = " and ".join(sorted(f"{_package(entry)} ({entry.value})" for entry in offers))
+        raise InputError(f"the {kind} '{name}' is offered by {who}; uninstall one of them")
+    entry = offers[0]
     try:
         build = entry.load()
     except Exception as error:  # whatever a stranger's package raises
@@ -60,12 +68,20 @@ def from_file(kind: Kind, name: str | Path) -> tuple[Callable[..., Any], ModuleT
     return build, module
 
 
-def fingerprint(name: str) -> str:
-    """Of the file a name means; empty where it means none: then the library's version tells what it is."""
-    return hashlib.sha256(_path("method", name).read_bytes()).hexdigest()[:16] if is_file(name) else ""
+def identity(kind: Kind, name: str) -> str:
+    """What a stranger's name means now: the file's content, or the package with its version; the bare name if ours."""
+    if is_file(name):
+        path = _path(kind, name)
+        return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+    found = installed(kind).get(name)
+    return name if found is None else f"{name} of {_package(found)}"
 
 
-def called(kind: Kind, name: Any, build: Callable[..., Any], wanted: type, **settings: Any) -> Any:
+def _package(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown package"
+
+
+def called(kind: Kind, name: Any, build: Callable[..., Any], wanted: type, settings: Mapping[str, Any]) -> Any:
     """What a stranger's function gives, if it is of the kind it should be; what goes wrong in it is told in a line."""
     try:
         value = build(**settings)

@@ -217,7 +217,8 @@ def test_an_interrupt_in_the_middle_of_a_run_leaves_no_broken_file(tmp_path):
     """Waits for the progress bar to show rounds that are done, so it is certainly in the middle."""
     watched, terminal = pty.openpty()
     args = ["run", "--dataset", "digits", "--rounds", "10000000", "--epsilon", "1", "--out", str(tmp_path / "o")]
-    with subprocess.Popen([*COMMAND, *args], stdout=subprocess.DEVNULL, stderr=terminal) as process:
+    heeding = ["env", "--default-signal=INT"]  # a shell's background jobs, and all they start, ignore interrupts
+    with subprocess.Popen([*heeding, *COMMAND, *args], stdout=subprocess.DEVNULL, stderr=terminal) as process:
         os.close(terminal)
         shown = b""
         try:

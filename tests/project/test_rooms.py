@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fedsofim"
 ROOMS = ["native", "data", "core", "methods", "simulation", "experiments", "deploy", "cli"]  # in their order
-FOLDERS = ("src", "tests", "benchmarks", "examples", "scripts")
+FOLDERS = ("src", "tests", "benchmarks", "examples", "experiments", "scripts")
 PYTHON = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
 
 
@@ -44,7 +44,7 @@ def test_the_rooms_keep_their_order():
         ("native/sums.py", "from fedsofim.core.queries import SoftmaxGradient"),
         ("methods/fedgd.py", "from fedsofim.experiments import search_spaces"),
         ("deploy/node.py", "from fedsofim.cli.options import grouped"),
-        ("deploy/node.py", "from fedsofim.deploy.flower.messages import exchange"),
+        ("deploy/node.py", "from fedsofim.deploy.flower.post import Post"),
         ("deploy/node.py", "import flwr"),
         ("errors.py", "from fedsofim.files import write_text"),
     ],

@@ -204,6 +204,9 @@ def test_the_package_says_its_version():
         (lambda: _plan(sizes=["a"]), "client sizes are ['a']"),
         (lambda: _plan(budget=FS.NO_PRIVACY, multiplier=1.0), "no-privacy contradict each other"),
         (lambda: _plan(_client(lambda door, params: (params, ()))), "does not take (door, params, state, memory)"),
+        (lambda: _plan(fs.fedgd()._replace(server=lambda mean, state: 0)), "the server does not take (mean, state,"),
+        (lambda: _plan(model=_model(init=lambda key: 0)), "the model's init does not take (key, shape, classes)"),
+        (lambda: _train(model=_model(logits=lambda p, x: x @ p[:-1, :1])), "have shape (2, 1); expected (2, 3)"),
         (lambda: _plan(_client(lambda *a: ("text", ()))), "returned a str among its values; expected arrays"),
     ],
 )
@@ -216,6 +219,14 @@ def _client(client: Any) -> fs.Method:
     return fs.fedgd()._replace(client=client)
 
 
-def _plan(method: fs.Method = fs.fedgd(), **given: Any) -> fs.Plan:
+def _model(**changed: Any) -> fs.Model:
+    return fs.softmax_head()._replace(**changed)
+
+
+def _train(**given: Any) -> fs.Run:
+    return fs.train(TOY, fs.fedgd(), BUDGET, 1, **given)
+
+
+def _plan(method: fs.Method = fs.fedgd(), model: fs.Model = fs.softmax_head(), **given: Any) -> fs.Plan:
     usual: dict[str, Any] = {"sizes": [5], "shape": (3,), "classes": 2, "budget": fs.Budget(1.0), "rounds": 1}
-    return fs.make_plan(method, fs.softmax_head(), **usual | given)
+    return fs.make_plan(method, model, **usual | given)

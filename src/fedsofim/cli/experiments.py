@@ -15,7 +15,7 @@ File = Annotated[Path, typer.Argument(help="An experiment in TOML; see experimen
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the table, plot and report.")] = Path("demo"),
-    seeds: Annotated[int, typer.Option(help="Runs per cell.")] = 3,
+    seeds: Annotated[int, typer.Option(help="Runs of each method under each budget.")] = 3,
 ) -> None:
     """DP-FedSOFIM against DP-FedGD under the same budgets, on 60,000 real records shipped inside."""
     from fedsofim.experiments.demo import run_demo
@@ -66,7 +66,7 @@ def report(
     published: Annotated[Path | None, typer.Option(help="Folder of published tables as CSV, to set beside.")] = None,
 ) -> None:
     """Turn rows into tables (Markdown, LaTeX, CSV), statistics, figures and one HTML page."""
-    from fedsofim.experiments.report.write import write_report
+    from fedsofim.experiments.report.folder import write_report
 
     write_report(folder, published)
     print(f"wrote {folder}/report.html, rows.csv, tables/, figures/")

@@ -153,7 +153,9 @@ class TrainOptions:
     trust: Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")] = (
         "local"
     )
-    weights: Annotated[str, typer.Option(help="uniform (the paper) or size (the pooled objective).")] = "uniform"
+    weights: Annotated[
+        str, typer.Option(help="uniform (every client alike, the paper) or size (every record alike).")
+    ] = "uniform"
     model: Annotated[str, typer.Option(help="A model's name, or your own ./mine.py.")] = HEAD
     seed: Annotated[int, typer.Option(help="Seed of the initial weights and of the noise.")] = 0
 

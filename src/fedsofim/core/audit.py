@@ -64,7 +64,7 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
     `inputs` are shapes only: no record is needed to price a program.
     """
 
-    _check_takes_four(client)
+    check_takes("the client's program", client, "door", "params", "state", "memory")
 
     def program(i: Inputs):
         door = Door(
@@ -101,11 +101,12 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
     return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases))
 
 
-def _check_takes_four(client: Callable) -> None:
+def check_takes(who: str, function: Callable, *names: str) -> None:
+    """An error unless a function takes these arguments."""
     try:
-        inspect.signature(client).bind("door", "params", "state", "memory")
+        inspect.signature(function).bind(*names)
     except TypeError as error:
-        raise InputError(f"the client's program does not take (door, params, state, memory): {error}") from None
+        raise InputError(f"{who} does not take ({', '.join(names)}): {error}") from None
 
 
 def pair(who: str, returned: Any, expected: str) -> tuple[Any, Any]:

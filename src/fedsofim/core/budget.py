@@ -20,8 +20,6 @@ class Budget:
     delta: float = 1e-5
 
     def __post_init__(self) -> None:
-        if (self.epsilon, self.delta) == (math.inf, 0.0):
-            return  # NO_PRIVACY, below
         check_positive("epsilon", self.epsilon, f"; a run without noise is fs.NO_PRIVACY, written {WITHOUT}")
         check_probability("delta", self.delta)
 
@@ -41,8 +39,17 @@ class Budget:
 #: How a run without noise is written wherever an epsilon stands: command line, experiments, jobs, policies, results.
 WITHOUT = "no-privacy"
 
+
+class _NoPrivacy(Budget):
+    def __post_init__(self) -> None:
+        """The one budget without bounds."""
+
+    def __repr__(self) -> str:
+        return "NO_PRIVACY"
+
+
 #: No noise and no guarantee: for rehearsals and upper bounds.
-NO_PRIVACY = Budget(math.inf, 0.0)
+NO_PRIVACY: Budget = _NoPrivacy(math.inf, 0.0)
 
 
 def budget_of(epsilon: Any, delta: float) -> Budget:

@@ -64,7 +64,7 @@ def remembered(factory: Callable[P, Method]) -> Callable[P, Method]:
 class OneGradient:
     """The client of every one-step method: g_i = (S_i + noise)/|D_i|.
 
-    The simulator knows that the mean of such uploads is one weighted clipped sum plus one draw of noise.
+    Where every client is one of these, all can be asked in one call: pooled.py.
     """
 
     noise: Mechanism | Callable[[int], Mechanism] = Independent()  # or made from the number of rounds

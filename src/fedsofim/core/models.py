@@ -72,7 +72,7 @@ def make_model(name: str) -> Model:
 
 @lru_cache(maxsize=16)  # one object per function, so that compiled runs are shared; a changed file has a new one
 def _made(name: str, build: Callable[[], Model]) -> Model:
-    return extensions.called("model", name, build, Model)
+    return extensions.called("model", name, build, Model, {})
 
 
 def evaluate(model: Model, params: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:

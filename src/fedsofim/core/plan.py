@@ -1,4 +1,4 @@
-"""What a run will release and cost, settled before any record is read.
+"""What a run will release and cost, known before any record is read.
 
 `make_plan` reads the method's programs, prices them under the chosen trust and weights, and calibrates the noise.
 Everything printed about privacy comes from here.
@@ -83,7 +83,7 @@ class Plan:
 
     @property
     def client_weights(self) -> np.ndarray:
-        """w_i of the mean of uploads: 1/n (the paper) or |D_i|/N (the pooled objective)."""
+        """w_i of the mean of uploads: 1/n (the paper) or |D_i|/N (every record counts alike)."""
         sizes = np.asarray(self.sizes, float)
         return np.full(len(sizes), 1 / len(sizes)) if self.weights == "uniform" else sizes / sizes.sum()
 
@@ -100,8 +100,7 @@ class Plan:
     @property
     def sum_std(self) -> float:
         """Noise std on one client's clipped sum, at full noise."""
-        main = self.program.charges[0]
-        return self.multipliers[main.site] * main.clip if self.budget.private else 0.0
+        return self.stds(Phase.ROUND)[0]
 
     @property
     def noise_std(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedsofim.core.audit import Inputs, Program, audit_program, pair
+from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, pair
 from fedsofim.core.door import MAX_SITES, Facts
 from fedsofim.core.feature_moments import FeatureMoments, moments_client
 from fedsofim.core.method import Method
@@ -40,6 +40,7 @@ def read_programs(
     method: Method, model: Model, standardize: FeatureMoments | None, public: Public
 ) -> Mapping[Phase, Program]:
     """The program of each phase, in the order of the phases. Cached: seeds and budgets share a compilation."""
+    _check_functions(method, model)
     inputs = input_shapes(method, model, public)
     once = replace(inputs, state=(), memory=())
     found = {}
@@ -53,6 +54,17 @@ def read_programs(
     found[Phase.ROUND] = audit_program(method.client, model, inputs, public.facts, Phase.ROUND)
     _check_forms(method, found, inputs, public.facts)
     return found
+
+
+def _check_functions(method: Method, model: Model) -> None:
+    """Does everything a stranger wrote take what it will be given?"""
+    check_takes(f"{method.name}: the server", method.server, "mean", "state", "params", "facts")
+    if method.setup is not None:
+        check_takes(f"{method.name}: the setup's client", method.setup.client, "door", "params")
+        check_takes(f"{method.name}: the setup's server", method.setup.server, "mean", "state")
+    check_takes("the model's init", model.init, "key", "shape", "classes")
+    check_takes("the model's loss", model.loss, "params", "x", "y")
+    check_takes("the model's logits", model.logits, "params", "x")
 
 
 def input_shapes(method: Method, model: Model, public: Public) -> Inputs:

@@ -18,7 +18,7 @@ from fedsofim.core.pooled import ask_pooled
 
 
 class Rules(NamedTuple):
-    """What of a round is settled before it begins: pure functions, public numbers and a flag."""
+    """What of a round is fixed before it begins: pure functions, public numbers and a flag."""
 
     method: Method
     program: Program  # the client's, as audited

@@ -1,10 +1,12 @@
 """A plan as plain data: what a run releases and costs, as `--json`, results and reports state it."""
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 from fedsofim.core.accounting import Charge
 from fedsofim.core.budget import stated
+from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 
 
@@ -22,15 +24,19 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
         "trust": p.trust,
         "weights": p.weights,
         "note": p.method.note,
-        "ledger": [_entry(p, c) for c in p.ledger],
+        "ledger": [_entry(p, c, std) for phase in p.programs for c, std in _priced(p, phase)],
     }
 
 
-def _entry(p: Plan, c: Charge) -> dict[str, Any]:
+def _priced(p: Plan, phase: Phase) -> Iterable[tuple[Charge, float]]:
+    return zip(p.programs[phase].charges, p.stds(phase), strict=True)
+
+
+def _entry(p: Plan, c: Charge, std: float) -> dict[str, Any]:
     """One line of the ledger. `unit_releases` is what it costs, in independent releases of unit noise; a number in
     `charged_as` means the account is wrong on purpose (a preset that reruns a published one)."""
     multiplier = p.multipliers[c.site]
-    numbers = {"clip": c.clip, "sensitivity": c.ratio * c.clip, "multiplier": multiplier, "std": multiplier * c.clip}
+    numbers = {"clip": c.clip, "sensitivity": c.ratio * c.clip, "multiplier": multiplier, "std": std}
     return {
         "what": c.label,
         "releases": c.releases,

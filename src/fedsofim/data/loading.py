@@ -75,9 +75,9 @@ def _load_known(name: str, source: str | Path | None, for_own_files: tuple) -> D
     if name in EMBEDDED:
         return load_embedded(name)
     if extensions.is_file(name):
-        return extensions.called("dataset", name, extensions.from_file("dataset", name)[0], Dataset)
+        return extensions.called("dataset", name, extensions.from_file("dataset", name)[0], Dataset, {})
     if name not in IMAGE_SETS:
-        return extensions.called("dataset", name, extensions.from_package("dataset", name)[0], Dataset)
+        return extensions.called("dataset", name, extensions.from_package("dataset", name)[0], Dataset, {})
     local = f" --source {source}" if source else ""
     raise InputError(
         f"{name} is a set of images, and a linear head needs features. Extract them once: "

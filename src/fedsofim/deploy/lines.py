@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedsofim.core.accounting import Charge, spent
+from fedsofim.core.budget import in_words
 from fedsofim.deploy.noise import slack
 from fedsofim.errors import Refused
 
@@ -41,8 +42,8 @@ def within_cap(before: Sequence[Line], more: Sequence[Line], cap: float, delta: 
     after = epsilon_of_lines([*before, *more], delta)
     if not after <= cap * (1 + _ROUNDING):
         raise Refused(
-            f"it would bring the epsilon spent on this node's data from {epsilon_of_lines(before, delta):.6g} to "
-            f"{after:.6g}, above the cap of {cap:g} (delta {delta:g})"
+            f"it would bring the epsilon spent on this node's data from {in_words(epsilon_of_lines(before, delta))} to "
+            f"{in_words(after)}, above the cap of {cap:g} (delta {delta:g})"
         )
     return after
 

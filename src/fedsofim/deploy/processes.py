@@ -200,8 +200,15 @@ def run_status(server: Path, run: int) -> str:
     return str(runs[0].get("status", "unknown"))
 
 
+_PATIENCE = 600  # seconds until a command of Flower's that does not end is given up
+
+
 def _flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
-    done = subprocess.run([command("flwr"), *arguments], env=dict(env), capture_output=True, text=True, timeout=120)
+    asked = [command("flwr"), *arguments]
+    try:
+        done = subprocess.run(asked, env=dict(env), capture_output=True, text=True, timeout=_PATIENCE)
+    except subprocess.TimeoutExpired:
+        return {"success": False, "error-message": f"flwr {arguments[0]} did not end within {_PATIENCE} s"}
     try:
         return json.loads(done.stdout)
     except ValueError:

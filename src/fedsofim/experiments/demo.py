@@ -9,9 +9,9 @@ from fedsofim.core.budget import in_words
 from fedsofim.errors import expect_whole
 from fedsofim.experiments.grid import Entry, Experiment
 from fedsofim.experiments.report.accuracy import at, footnotes
+from fedsofim.experiments.report.folder import write_report
 from fedsofim.experiments.report.pictures import convergence
 from fedsofim.experiments.report.results import Results, read_results
-from fedsofim.experiments.report.write import write_report
 from fedsofim.experiments.runner import run_experiment
 
 _BASE, _OURS = "DP-FedGD", "DP-FedSOFIM"

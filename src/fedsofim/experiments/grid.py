@@ -72,7 +72,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A whole grid, validated. An epsilon of NO_PRIVACY (infinite) is a run without noise, for upper bounds."""
+    """A whole grid, validated. NO_PRIVACY's epsilon, which is infinite, is a run without noise, for upper bounds."""
 
     name: str
     datasets: tuple[str, ...]
@@ -127,7 +127,7 @@ class Point:
     @property
     def id(self) -> str:
         """Equal for equal runs, so that finished work is recognised; a file counts by what it holds."""
-        code = {key: _content(getattr(self, key)) for key in ("method", "model")}
+        code = {"method": method_identity(self.method), "model": model_identity(self.model)}
         return hashlib.sha256(json.dumps(self.plain() | code, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -210,9 +210,14 @@ def _first_equal(settings: dict[float, dict[str, Any]], epsilon: float) -> int:
     return values.index(settings[epsilon])
 
 
-def _content(name: str) -> str:
-    """A method or model for the id of a run: wherever its file lies, and whatever else lies there."""
-    return f"{Path(name).name} {extensions.fingerprint(name)}" if extensions.is_file(name) else name
+def method_identity(name: str) -> str:
+    """A method as it is now: a stranger's counts by what its file holds, or by its package's version."""
+    return name if name in methods.PUBLISHED else extensions.identity("method", name)
+
+
+def model_identity(name: str) -> str:
+    """The same of a model."""
+    return name if name == HEAD else extensions.identity("model", name)
 
 
 def budget_at(epsilon: float, delta: float) -> Budget:

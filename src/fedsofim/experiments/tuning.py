@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedsofim.core.budget import epsilon_stated, in_words, stated
-from fedsofim.core.models import make_model
+from fedsofim import methods
+from fedsofim.core.budget import in_words, stated
+from fedsofim.core.models import HEAD, make_model
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, unknown
 from fedsofim.experiments import search_spaces
-from fedsofim.experiments.grid import Entry, Experiment, budget_at, read_dataset
+from fedsofim.experiments.grid import Entry, Experiment, budget_at, method_identity, model_identity, read_dataset
 from fedsofim.experiments.journal import append, mend
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
@@ -108,10 +109,12 @@ def best(tuning: Tuning, entry: Entry, epsilon: float, grid: Any) -> Winner:
     found: list[tuple[float, Settings]] = []
     for stage in stages(tuning.search, entry.method, grid):
         settings = [{**s, **_fixed(entry)} for s in stage]
-        new = [s for s in settings if trials.get(entry, epsilon, s) is None]
-        for s, accuracy in zip(new, _scores(tuning, entry.method, new, epsilon), strict=True):
-            trials.add(entry, epsilon, s, float(accuracy))
-        found += [(trials.get(entry, epsilon, s) or 0.0, s) for s in settings]
+        asked = [_trial(tuning, entry, epsilon, s) for s in settings]
+        new = [(trial, s) for trial, s in zip(asked, settings, strict=True) if trials.get(trial) is None]
+        scores = _scores(tuning, entry.method, [s for _, s in new], epsilon)
+        for (trial, _), accuracy in zip(new, scores, strict=True):
+            trials.add(trial, float(accuracy))
+        found += [(trials.get(trial) or 0.0, s) for trial, s in zip(asked, settings, strict=True)]
     accuracy, settings = max(found, key=lambda pair: pair[0])
     return Winner(entry, epsilon, settings, accuracy, len(found))
 
@@ -159,6 +162,17 @@ def _fixed(entry: Entry) -> Settings:
     return {k: v for k, v in entry.settings.items() if k != "preset"}
 
 
+Trial = dict[str, Any]
+
+
+def _trial(tuning: Tuning, entry: Entry, epsilon: float, settings: Settings) -> Trial:
+    """What is tried, as it is recognised. Of strangers' methods and models also what they are now."""
+    trial = {"label": entry.label, "epsilon": stated(epsilon), "settings": json.dumps(settings, sort_keys=True)}
+    method, model = method_identity(entry.method), model_identity(tuning.experiment.model)
+    trial |= {"method": method} if entry.method not in methods.PUBLISHED else {}
+    return trial | ({"model": model} if model != HEAD else {})
+
+
 class Trials:
     """Finished trials on disk, so that a stopped search goes on where it was."""
 
@@ -166,19 +180,20 @@ class Trials:
         self.path = path
         mend(path)
         lines = path.read_text().splitlines() if path.exists() else []
-        self.known = {
-            (t["label"], epsilon_stated(t["epsilon"]), t["settings"]): t["accuracy"] for t in map(json.loads, lines)
-        }
+        self.known = {self._key(trial): trial["accuracy"] for trial in map(json.loads, lines)}
 
-    def get(self, entry: Entry, epsilon: float, settings: Settings) -> float | None:
-        return self.known.get((entry.label, epsilon, json.dumps(settings, sort_keys=True)))
+    def get(self, asked: Trial) -> float | None:
+        return self.known.get(self._key(asked))
 
-    def add(self, entry: Entry, epsilon: float, settings: Settings, accuracy: float) -> None:
+    def add(self, asked: Trial, accuracy: float) -> None:
         """Record a trial; one that overflowed scores 0."""
-        text = json.dumps(settings, sort_keys=True)
         score = round(accuracy, 4) if math.isfinite(accuracy) else 0.0
-        self.known[entry.label, epsilon, text] = score
-        append(self.path, {"label": entry.label, "epsilon": stated(epsilon), "settings": text, "accuracy": score})
+        self.known[self._key(asked)] = score
+        append(self.path, {**asked, "accuracy": score})
+
+    @staticmethod
+    def _key(trial: Trial) -> tuple:
+        return tuple(trial.get(name) for name in ("label", "epsilon", "settings", "method", "model"))
 
 
 def write_winners(path: Path, winners: list[Winner], search: Search, split: Split) -> None:
@@ -190,7 +205,7 @@ def write_winners(path: Path, winners: list[Winner], search: Search, split: Spli
     ]
     for label in dict.fromkeys(w.entry.label for w in winners):
         mine = [w for w in winners if w.entry.label == label]
-        lines += ["", f'[methods."{label}"]', f'method = "{mine[0].entry.method}"']
+        lines += ["", f'[methods."{label}"]', f"method = {json.dumps(mine[0].entry.method)}"]
         for w in mine:
             lines += [
                 f'[methods."{label}"."{in_words(w.epsilon)}"]  # validation {w.accuracy:.2f} %, {w.trials} trials'

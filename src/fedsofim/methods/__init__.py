@@ -66,7 +66,7 @@ def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | Non
     'fedsofim'
     """
     build, values = factory(name), resolve(name, settings, epsilon)
-    return build(**values) if name in _own() else extensions.called("method", name, build, Method, **values)
+    return build(**values) if name in _own() else extensions.called("method", name, build, Method, values)
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:

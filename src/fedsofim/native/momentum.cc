@@ -7,7 +7,7 @@ namespace fedsofim {
 constexpr int64_t kBlock = 1 << 13;     // numbers whose products are added up in floats: few, so that they do not drift
 constexpr int64_t kChunk = 4 * kBlock;  // numbers worth waking a thread for
 
-struct Moments {
+struct Pass {
   const float *m, *g;
   float* out;  // may be m itself
   int64_t n;
@@ -66,7 +66,7 @@ extern "C" XLA_FFI_Error* fedsofim_momentum(XLA_FFI_CallFrame* frame) {
   const int64_t n = numbers(m);
   if (n < 0 || numbers(g) != n || numbers(out) != n || numbers(beta) != 1 || numbers(sums) != 2)
     return complain(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, "operands of momentum do not fit each other");
-  Moments pass = {(float*)m->data, (float*)g->data, (float*)out->data, n, *(float*)beta->data, nullptr};
+  Pass pass = {(float*)m->data, (float*)g->data, (float*)out->data, n, *(float*)beta->data, nullptr};
   pass.sums = (double*)malloc(sizeof(double) * 2 * most(1, pass.chunks()));
   if (!pass.sums || !on_all_threads(frame, pass.chunks(), &pass)) {
     free(pass.sums);

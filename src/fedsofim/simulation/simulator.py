@@ -22,7 +22,9 @@ from fedsofim.errors import InputError
 from fedsofim.progress import SILENT, Progress
 
 _ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
-_STREAM = {Phase.SETUP: 64, Phase.MOMENTS: 128}  # added to the number of clients: keys apart from every client's
+# Added to the number of clients: a one-shot phase's key, apart from every client's. Any numbers would do; published
+# results were drawn with these.
+_STREAM = {Phase.SETUP: 64, Phase.MOMENTS: 128}
 
 
 class Trace(NamedTuple):

@@ -34,11 +34,8 @@ from fedsofim.simulation.training import plan_for
 _NUMBERS = 2**24  # numbers in the largest array of a sweep
 
 
-Settings = list[dict[str, Any]]
-
-
 def score(
-    split: Split, name: str, settings: Settings, budget: Budget, rounds: int, *, seed: int = 0, **how: Any
+    split: Split, name: str, settings: list[dict[str, Any]], budget: Budget, rounds: int, *, seed: int = 0, **how: Any
 ) -> np.ndarray:
     """Final accuracy on `split`'s test part of each of the settings; NaN where parameters overflowed."""
     return scores(split, name, settings, budget, rounds, seeds=(seed,), **how)[:, 0]
@@ -47,7 +44,7 @@ def score(
 def scores(
     split: Split,
     name: str,
-    settings: Settings,
+    settings: list[dict[str, Any]],
     budget: Budget,
     rounds: int,
     *,

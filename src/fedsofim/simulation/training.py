@@ -131,7 +131,7 @@ def train(
     return Run(plan=plan, split=split, seed=seed, params=params, trace=trace, seconds=seconds)
 
 
-class Terms(TypedDict, total=False):
+class Choices(TypedDict, total=False):
     """What `make_plan` takes beside what the data decides."""
 
     clip: float
@@ -141,12 +141,12 @@ class Terms(TypedDict, total=False):
 
 
 def plan_for(
-    split: Split, method: Method, budget: Budget, rounds: int, model: Model | None = None, **terms: Unpack[Terms]
+    split: Split, method: Method, budget: Budget, rounds: int, model: Model | None = None, **choices: Unpack[Choices]
 ) -> Plan:
     """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
-    check_kinds(split, method, model, terms.get("standardize"))
+    check_kinds(split, method, model, choices.get("standardize"))
     _check_scale(split)
-    return make_plan(
+    plan = make_plan(
         method,
         model or softmax_head(),
         sizes=split.sizes,
@@ -154,8 +154,10 @@ def plan_for(
         classes=split.dataset.classes,
         budget=budget,
         rounds=rounds,
-        **terms,
+        **choices,
     )
+    _check_logits(plan.model, split)
+    return plan
 
 
 def check_kinds(split: Any, method: Any, model: Any, standardize: Any) -> None:
@@ -175,6 +177,18 @@ def check_kinds(split: Any, method: Any, model: Any, standardize: Any) -> None:
         raise InputError(f"the model is {model!r}; expected a fs.Model, for example fs.softmax_head()")
     if standardize is not None and not isinstance(standardize, FeatureMoments):
         raise InputError(f"standardize is {standardize!r}; expected fs.FeatureMoments(), or nothing")
+
+
+def _check_logits(model: Model, split: Split) -> None:
+    """One number for each class of each record, or accuracy would make no sense."""
+    shape, classes = split.dataset.x_train.shape[1:], split.dataset.classes
+    params = jax.eval_shape(lambda: model.init(jax.random.key(0), shape, classes))
+    found = jax.eval_shape(model.logits, params, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
+    if getattr(found, "shape", None) != (2, classes):
+        raise InputError(
+            f"the model's logits of 2 records have shape {getattr(found, 'shape', None)}; expected (2, {classes}), one "
+            "for each class"
+        )
 
 
 def _check_scale(split: Split) -> None:

@@ -60,7 +60,7 @@ class Deployed:
         command = processes.superlink_command(self.server, self.where)
         environment = processes.server_environment(self.server)
         self.running["link"] = processes.start(command, environment, self.folder / "link.log")
-        processes.wait_for(lambda: processes.listening(self.where.port), 90, "the SuperLink's start")
+        processes.wait_for(lambda: processes.listening(self.where.port), LIMIT, "the SuperLink's start")
 
     def start_node(self, name: str) -> None:
         node, quicker = self.node(name), self.folder / "quicker"
@@ -125,11 +125,7 @@ def deployed(tmp_path: Path) -> Iterator[Deployed]:
     finally:
         for process in reversed(list(found.running.values())):
             processes.stop(process)
-        time.sleep(1)
-        left = {pid: _command(pid) for pid in _processes_about(folder)}
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-    assert not left
+    processes.wait_for(lambda: not _processes_about(folder), LIMIT, "the end of every process")
 
 
 def _processes_about(folder: Path) -> list[int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedsofim.experiments.grid import Entry, Experiment, Partition
+from fedsofim.experiments.report.folder import write_report
 from fedsofim.experiments.report.results import Results, read_results
-from fedsofim.experiments.report.write import write_report
 from fedsofim.experiments.runner import run_experiment
 from toy import write_blobs
 

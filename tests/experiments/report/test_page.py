@@ -41,9 +41,7 @@ def seen(reported: Path, tmp_path_factory) -> dict:
     (folder / "page.html").write_text(html)
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
              f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom"]  # fmt: skip
-    done = subprocess.run(
-        [browser, *flags, f"file://{folder / 'page.html'}"], capture_output=True, text=True, timeout=90
-    )
+    done = subprocess.run([browser, *flags, f"file://{folder / 'page.html'}"], capture_output=True, text=True)
     found = re.search(r"<title>(\{.*?\})</title>", done.stdout, re.DOTALL)
     assert found, done.stderr[-2000:]
     return json.loads(unescape(found.group(1)))

@@ -29,6 +29,7 @@ from fedsofim.deploy.holding import Holding
 _LOG = getLogger("flwr")
 _POLL = 0.1  # seconds between looks for answers
 _LATE = 10.0  # seconds after which a node that has not answered is asked whether it still holds the question
+_FORGET = 300.0  # seconds after which that question counts as lost itself, and is asked again
 LOST = "the node lost the request: it was killed at work, and has started again"
 
 
@@ -52,7 +53,7 @@ class Post:
         """One reply to each message, or why there is none; by the node that was asked, each of them once."""
         asked = {m.metadata.dst_node_id: m for m in messages}
         replies = {node: Reply({}, {}, "no answer came") for node in asked}
-        waiting, probes = self._push(messages), dict[str, int]()
+        waiting, probes, asked_at = self._push(messages), dict[str, int](), self.clock.monotonic()
         instances, end, look = dict(self.instances), self._in(timeout), self._in(_LATE)
         while waiting and self.clock.monotonic() < end:
             came = self._pull([*waiting, *probes])
@@ -71,6 +72,8 @@ class Post:
                     _LOG.warning("fedsofim: a question to node %d, or its answer, was lost; it is asked again", node)
                     waiting |= self._push([again(asked[node])])
             if self.clock.monotonic() > look:
+                if self.clock.monotonic() > asked_at + _FORGET:
+                    probes, asked_at = {}, self.clock.monotonic()
                 look, late = self._in(_LATE), set(waiting.values()) - set(probes.values())
                 probes |= self._push([holding_message(asked[node]) for node in sorted(late)])
             if waiting:

@@ -11,6 +11,7 @@ checkpoint after every round, from which `resume=True` goes on bit-identically.
 """
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -201,7 +202,8 @@ class MethodStrategy(Strategy):
             _LOG.log(INFO, "fedsofim: %s for %d clients", self.order.method, self.order.clients)
             return
         p = self._now.plan
-        cost = f"epsilon {p.epsilon:.6g} at delta {p.delta:g} for each" if p.budget.private else WITHOUT
+        bound = math.isfinite(p.epsilon)
+        cost = f"epsilon {p.epsilon:.6g} at delta {p.delta:g} for each" if bound else WITHOUT
         facts = (self._now.job.id, p.method.name, len(p.sizes), p.rounds, cost)
         _LOG.log(INFO, "fedsofim: job %s: %s, %d clients, %d rounds, %s", *facts)
 

@@ -86,8 +86,8 @@ def time_table(results: Results) -> Table:
             )
         )
     note = (
-        "Fastest run of each cell over the fastest of DP-FedGD, measured in this one experiment; seconds are not "
-        "given because they describe the machine and its other load."
+        "Fastest run of each method and budget over the fastest of DP-FedGD, measured in this one experiment; seconds "
+        "are not given because they describe the machine and its other load."
     )
     return Table(
         "runtime",

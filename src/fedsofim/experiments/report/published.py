@@ -160,7 +160,7 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
     if cells:
         columns = ("data", "method", "ε", "local steps", "published ratio", "measured ratio")
         yield Table("published-runtime", "Time per round over DP-FedGD's", columns, tuple(cells),
-                    "Ratios within one machine and one experiment; fastest run of each cell.")  # fmt: skip
+                    "Ratios within one machine and one experiment; fastest run of each method and budget.")  # fmt: skip
 
 
 def _partitions(results: Results, folder: Path) -> Iterable[Table]:
