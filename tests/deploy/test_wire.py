@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -122,14 +123,8 @@ def test_terms_are_checked_before_anything_is_built(nodes: list[Policy], monkeyp
 
 
 def test_a_method_of_a_package_installed_on_the_node_runs(nodes: list[Policy], monkeypatch):
-    class Entry:
-        module = "fedsofim.methods.fedgd"
-
-        @staticmethod
-        def load() -> Any:
-            return methods.factory("fedgd")
-
-    monkeypatch.setattr(extensions, "installed", lambda kind: {"theirs": Entry})
+    offered = EntryPoint("theirs", "fedsofim.methods.fedgd:fedgd", "fedsofim.methods")
+    monkeypatch.setattr(extensions, "entry_points", lambda group: [offered])
     request = asked(nodes, "theirs", settings=(("lr", "0.5"),))
     assert "not allowed here" in refusal(nodes[0], request)
     answer(replace(nodes[0], methods=("theirs",)), request)
