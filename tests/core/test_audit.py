@@ -44,8 +44,8 @@ def test_leaves_released_together_are_one_charge():
         loss,
         lambda params, x: x @ params["w"] + params["b"],
     )
-    settled = priced(lambda door, params, state, memory: (door.gradient(params), memory), model=two_leaves)
-    assert len(settled.ledger) == 1 and settled.releases == 10
+    plan = priced(lambda door, params, state, memory: (door.gradient(params), memory), model=two_leaves)
+    assert len(plan.ledger) == 1 and plan.releases == 10
 
 
 def test_two_calls_are_two_charges_with_one_multiplier():
@@ -61,21 +61,21 @@ def test_relative_noise_is_priced():
     def client(door, params, state, memory):
         return door.gradient(params, noise=2.0) + door.gradient(params, noise=Independent(0.5)), memory
 
-    settled = priced(client)
-    assert [c.weight for c in settled.ledger] == [10 / 4, 10 * 4]
-    assert settled.epsilon == pytest.approx(1.0, rel=1e-9)
+    plan = priced(client)
+    assert [c.weight for c in plan.ledger] == [10 / 4, 10 * 4]
+    assert plan.epsilon == pytest.approx(1.0, rel=1e-9)
 
 
 def test_one_shot_setup_with_a_share():
     setup = Setup(
         lambda door, params: door.second_moment(lambda x, y: x, clip=2.0, share=0.2), lambda mean, state: state
     )
-    settled = priced(OneGradient(), setup=setup)
-    cov, grad = settled.ledger
+    plan = priced(OneGradient(), setup=setup)
+    cov, grad = plan.ledger
     assert (cov.releases, grad.releases) == (1, 10)
     assert cov.ratio == math.sqrt(2) and cov.clip == 4.0
-    assert settled.epsilon == pytest.approx(1.0, rel=1e-9)
-    assert cov.mu_squared(settled.multipliers[cov.site]) == pytest.approx(0.2 * (settled.mu or 0) ** 2)
+    assert plan.epsilon == pytest.approx(1.0, rel=1e-9)
+    assert cov.mu_squared(plan.multipliers[cov.site]) == pytest.approx(0.2 * (plan.mu or 0) ** 2)
 
 
 def test_control_flow_on_public_and_released_values_is_allowed():
@@ -92,10 +92,10 @@ def test_control_flow_on_public_and_released_values_is_allowed():
 
 @pytest.mark.slow
 def test_sampled_release_is_priced_by_pld():
-    settled = priced(OneGradient(sample=0.1), sizes=(500, 500))
-    assert settled.mu is None
-    assert 0.98 < settled.epsilon <= 1.0
-    assert settled.sigma_g < priced(OneGradient(), sizes=(500, 500)).sigma_g
+    plan = priced(OneGradient(sample=0.1), sizes=(500, 500))
+    assert plan.mu is None
+    assert 0.98 < plan.epsilon <= 1.0
+    assert plan.sigma_g < priced(OneGradient(), sizes=(500, 500)).sigma_g
 
 
 def test_sampling_under_noise_laid_out_over_rounds_is_refused():

@@ -11,12 +11,12 @@ from stranger import priced
 
 def test_it_is_in_the_ledger_with_its_share():
     plain = priced(OneGradient())
-    settled = priced(OneGradient(), standardize=FeatureMoments(share=0.2))
-    moments = settled.ledger[0]
+    plan = priced(OneGradient(), standardize=FeatureMoments(share=0.2))
+    moments = plan.ledger[0]
     assert (moments.label, moments.releases) == (LABEL, 1)
-    assert moments.mu_squared(settled.multipliers[moments.site]) == pytest.approx(0.2 * (settled.mu or 0) ** 2)
-    assert settled.epsilon == pytest.approx(1.0, rel=1e-9)
-    assert settled.noise_std == pytest.approx(plain.noise_std / np.sqrt(0.8))  # the rounds pay for it
+    assert moments.mu_squared(plan.multipliers[moments.site]) == pytest.approx(0.2 * (plan.mu or 0) ** 2)
+    assert plan.epsilon == pytest.approx(1.0, rel=1e-9)
+    assert plan.noise_std == pytest.approx(plain.noise_std / np.sqrt(0.8))  # the rounds pay for it
 
 
 @pytest.mark.parametrize("bad", [{"share": 0.0}, {"share": 1.0}, {"radius": 0.0}])

@@ -47,8 +47,8 @@ def test_a_hand_set_multiplier_gives_epsilon_back():
 
 
 def test_without_a_budget_there_is_no_guarantee():
-    settled = priced(OneGradient(), budget=NO_PRIVACY)
-    assert settled.epsilon == math.inf and settled.noise_std == 0.0
+    made = priced(OneGradient(), budget=NO_PRIVACY)
+    assert made.epsilon == math.inf and made.noise_std == 0.0
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ def test_a_client_that_releases_nothing():
 
 
 def test_calibration_covers_the_ledger_exactly():
-    settled = priced(OneGradient(), rounds=33, budget=Budget(0.7, 1e-6))
-    assert spent(settled.ledger, settled.multipliers, 1e-6) == pytest.approx(0.7, rel=1e-9)
+    made = priced(OneGradient(), rounds=33, budget=Budget(0.7, 1e-6))
+    assert spent(made.ledger, made.multipliers, 1e-6) == pytest.approx(0.7, rel=1e-9)
 
 
 # --- phases -------------------------------------------------------------------------------------------------

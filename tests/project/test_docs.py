@@ -33,6 +33,7 @@ def test_doctests(name: str):
     try:
         module = importlib.import_module(name)
     except (ModuleNotFoundError, InputError) as missing:
+        assert "fedsofim." not in str(missing)  # what is ours is never missing
         pytest.skip(f"needs an optional package: {missing}")
     with jax.enable_x64(False):
         assert doctest.testmod(module).failed == 0

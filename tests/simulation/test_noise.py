@@ -26,7 +26,7 @@ HEAD = softmax_head()
 def test_noise_of_the_average_is_what_the_plan_says(apart, weights, trust):
     """One round from the same start with and without noise: the difference is -lr·noise of the average."""
     data = make_toy(features=60, classes=12, sizes=(40, 90, 400))
-    settled, quiet = (
+    plan, quiet = (
         make_plan(
             server_method("gd", optax.sgd(1.0)),
             HEAD,
@@ -42,13 +42,13 @@ def test_noise_of_the_average_is_what_the_plan_says(apart, weights, trust):
     )
     sample = np.concatenate(
         [
-            np.ravel(simulate(settled, data, seed, apart=apart)[0] - simulate(quiet, data, seed, apart=apart)[0])
+            np.ravel(simulate(plan, data, seed, apart=apart)[0] - simulate(quiet, data, seed, apart=apart)[0])
             for seed in range(4)
         ]
     )
-    assert accepts(sample, settled.noise_std)
-    assert not accepts(sample, settled.noise_std * 2 / 3)
-    assert not accepts(sample, settled.noise_std * 3 / 2)
+    assert accepts(sample, plan.noise_std)
+    assert not accepts(sample, plan.noise_std * 2 / 3)
+    assert not accepts(sample, plan.noise_std * 3 / 2)
 
 
 @pytest.mark.slow
@@ -65,15 +65,15 @@ def test_noise_differs_in_every_step_round_and_client(toy):
         total, square = door.scan(step, (zero, zero), 4)
         return {"total": total, "square": square}, memory
 
-    settled = make_plan(stranger(client), HEAD, sizes=toy.sizes, shape=(5,), classes=3, budget=Budget(1.0), rounds=3)
-    clients = cohort_of(settled, toy, jax.random.key(0), pooled=False)
+    plan = make_plan(stranger(client), HEAD, sizes=toy.sizes, shape=(5,), classes=3, budget=Budget(1.0), rounds=3)
+    clients = cohort_of(plan, toy, jax.random.key(0), pooled=False)
     uploads = [
-        ask_each(settled.program, clients, Carry(jnp.zeros((6, 3), jnp.float32), (), ()), jnp.int32(t))[0]
+        ask_each(plan.program, clients, Carry(jnp.zeros((6, 3), jnp.float32), (), ()), jnp.int32(t))[0]
         for t in range(3)
     ]
     totals = np.stack([u["total"] for u in uploads])
     assert len(np.unique(totals)) == totals.size
     # if the four steps shared one draw, total² would be 4 times the sum of squares of each client
-    std = settled.sum_std
+    std = plan.sum_std
     spread = np.mean([np.asarray(u["square"]).mean() for u in uploads]) / (4 * std**2)
     assert 0.5 < spread < 1.6

@@ -54,9 +54,9 @@ def test_agrees_with_the_plain_loop(toy, name, budget):
         def slow(*a):
             return plain_loop.fedsofim(*a, **SOFIM, direction=name)
 
-    settled = plan_for(toy, fast, budget, 6, clip=1.0)
-    params, _ = simulate(settled, toy, seed=3, apart=True)
-    wanted = reference(toy, slow, 6, settled.sum_std, seed=3)
+    plan = plan_for(toy, fast, budget, 6, clip=1.0)
+    params, _ = simulate(plan, toy, seed=3, apart=True)
+    wanted = reference(toy, slow, 6, plan.sum_std, seed=3)
     np.testing.assert_allclose(params, wanted, rtol=2e-4, atol=2e-4)
 
 
@@ -64,16 +64,16 @@ def test_agrees_with_the_plain_loop(toy, name, budget):
 @pytest.mark.parametrize("sizes", [(3, 40, 11, 150), (3, 700, 1300)])
 def test_pooled_equals_apart_without_noise(sizes):
     data = make_toy(sizes=sizes)
-    settled = plan_for(data, fedsofim(**SOFIM), NO_PRIVACY, 8)
-    pooled, apart = (simulate(settled, data, seed=1, apart=a)[0] for a in (False, True))
+    plan = plan_for(data, fedsofim(**SOFIM), NO_PRIVACY, 8)
+    pooled, apart = (simulate(plan, data, seed=1, apart=a)[0] for a in (False, True))
     np.testing.assert_allclose(pooled, apart, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True])
 def test_equal_seeds_are_bit_identical(toy, apart):
-    settled = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 12)
-    first, second, other = (simulate(settled, toy, seed=s, apart=apart)[0] for s in (5, 5, 6))
+    plan = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 12)
+    first, second, other = (simulate(plan, toy, seed=s, apart=apart)[0] for s in (5, 5, 6))
     assert np.array_equal(first, second)
     assert not np.array_equal(first, other)
 
@@ -90,9 +90,9 @@ class Watcher(Progress):
 
 @pytest.mark.slow
 def test_watching_the_progress_changes_nothing(toy):
-    settled = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 25)
-    whole, trace = simulate(settled, toy, seed=2)
-    watched, same = simulate(settled, toy, seed=2, progress=(watcher := Watcher()))
+    plan = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 25)
+    whole, trace = simulate(plan, toy, seed=2)
+    watched, same = simulate(plan, toy, seed=2, progress=(watcher := Watcher()))
     assert watcher.seen == [10, 20, 25]
     assert np.array_equal(whole, watched)
     assert np.array_equal(trace.accuracy, same.accuracy)
@@ -101,10 +101,10 @@ def test_watching_the_progress_changes_nothing(toy):
 @pytest.mark.slow
 def test_where_a_run_is_cut_changes_nothing(toy, monkeypatch):
     """Ten rounds to a call with three left over, and all in one: the same numbers."""
-    settled = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 23)
-    pieces, trace = simulate(settled, toy, seed=4, every=4)
+    plan = plan_for(toy, fedsofim(**SOFIM), Budget(1.0), 23)
+    pieces, trace = simulate(plan, toy, seed=4, every=4)
     monkeypatch.setattr(simulator, "_ROUNDS_A_CALL", 23)
-    whole, same = simulate(settled, toy, seed=4, every=4)
+    whole, same = simulate(plan, toy, seed=4, every=4)
     assert np.array_equal(pieces, whole)
     assert trace.rounds.tolist() == same.rounds.tolist() == [4, 8, 12, 16, 20, 23]
     assert np.array_equal(trace.accuracy, same.accuracy) and np.array_equal(trace.loss, same.loss)
@@ -120,10 +120,10 @@ def test_a_runs_keys_are_the_two_of_its_seed(seed):
 def test_a_start_is_that_of_published_runs():
     """The initial parameters inside one program are to the bit those of operations one by one."""
     data = make_toy()
-    settled = plan_for(data, fedgd(), Budget(1.0), 3)
+    plan = plan_for(data, fedgd(), Budget(1.0), 3)
     key, shape = jax.random.key(3), (data.dataset.x_train.shape[1] + 1, data.dataset.classes)
     apart = 0.5 * (2.0 / sum(shape)) ** 0.5 * jax.random.normal(key, shape, jnp.float32)
-    assert np.array_equal(simulator.start_parameters(settled, data, key), apart)
+    assert np.array_equal(simulator.start_parameters(plan, data, key), apart)
 
 
 @pytest.mark.slow

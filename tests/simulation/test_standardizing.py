@@ -25,10 +25,10 @@ def skewed():
 @pytest.mark.slow
 @pytest.mark.parametrize("budget, centre, spread", [(NO_PRIVACY, 1e-3, 1e-3), (Budget(50.0), 0.2, 0.2)])
 def test_features_come_out_centred_and_scaled(skewed, budget, centre, spread):
-    settled = plan_for(
+    plan = plan_for(
         skewed, fedgd(lr=0.1), budget, 10, weights="size", standardize=FeatureMoments(share=0.3, radius=8.0)
     )
-    x = standardized(settled, skewed, seed=0).dataset.x_train
+    x = standardized(plan, skewed, seed=0).dataset.x_train
     assert np.abs(skewed.dataset.x_train.mean(axis=0)).max() > 2  # so that the next line says something
     assert np.abs(x.mean(axis=0)).max() < centre
     np.testing.assert_allclose(x.std(axis=0), 1.0, atol=spread)
