@@ -13,11 +13,11 @@ from problem import BETA, CLIP, LR, RHO, initial_theta
 
 from fedsofim import native
 from fedsofim.core.budget import NO_PRIVACY, Budget
+from fedsofim.core.clipped_sums import client_sums
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.method import Method
 from fedsofim.core.plan import Plan
-from fedsofim.core.release import client_sums
 from fedsofim.core.round import federated_round
 from fedsofim.data.partition import Split
 from fedsofim.methods.fedavg import many_steps
@@ -91,7 +91,8 @@ def fused_pass(data: Split) -> Callable[[], object]:
     plan = one_theta(data)
     records = cohort_of(plan, data, jax.random.key(0), True).records
     theta = jnp.asarray(initial_theta(data))
-    compiled = jax.jit(lambda theta, records: client_sums(plan.program.sites[0], [theta], [False], records, 1))
+    site = plan.program.sites[0]
+    compiled = jax.jit(lambda theta, records: client_sums(site.query, [theta], [False], records, 1, site.clip))
     return lambda: jax.block_until_ready(compiled(theta, records))
 
 

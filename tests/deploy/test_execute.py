@@ -52,7 +52,7 @@ def test_the_simulators_noise_is_never_used(name: str, monkeypatch):
         raise AssertionError("the simulator's noise")
 
     for where in ("jax.random.normal", "jax.random.bits", "jax.random.uniform", "jax.random.bernoulli",
-                  "fedsofim.core.release.add_noise", "fedsofim.core.release.draw_tree",
+                  "fedsofim.core.release.noisy", "fedsofim.core.clipped_sums.draw_tree",
                   "fedsofim.core.mechanisms.draw_tree"):  # fmt: skip
         monkeypatch.setattr(where, forbidden)
     with pytest.raises(AssertionError, match="the simulator's noise"):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedsofim.core.audit import Inputs, Program
 from fedsofim.core.queries import PerRecord, SecondMoment
 from fedsofim.core.records import in_blocks
-from fedsofim.deploy import execute
+from fedsofim.deploy import exact_sums
 from fedsofim.deploy.execute import coordinates, run
 from fedsofim.deploy.noise import BITS, lattice_std
 from node_programs import SECRETS, prepared, released, values
@@ -100,7 +100,7 @@ def test_nan_records_leave_a_gradient_finite():
 def test_in_many_pieces_it_is_the_same_sum(monkeypatch):
     x = np.random.default_rng(5).normal(size=(50, 8))
     whole = released(lambda door: door.sum(values), x, {0: 0.5})
-    monkeypatch.setattr(execute, "_AT_ONCE", 24)
+    monkeypatch.setattr(exact_sums, "_AT_ONCE", 24)
     assert np.array_equal(whole, released(lambda door: door.sum(values), x, {0: 0.5}))
 
 
@@ -111,7 +111,7 @@ def test_a_second_moment_of_floats_moves_by_no_more_than_is_priced():
 
     def whole(v: list[float]) -> np.ndarray:
         x, y = np.asarray([v], np.float32), np.zeros(1, np.int32)
-        return execute._sum(SecondMoment(query), consts, x, y, 1.0, unit)
+        return exact_sums.exact_sum(SecondMoment(query), consts, x, y, 1.0, unit)
 
     moved = np.linalg.norm((whole([9.0, 9.0]) - whole([-7.0, 7.0])).astype(float))
     assert moved <= math.sqrt(2) / unit + math.sqrt(3)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsofim import native
+from fedsofim.core.clipped_sums import client_sums
+from fedsofim.core.clipped_sums import fused as is_fused
 from fedsofim.core.queries import PerRecord, SoftmaxGradient
 from fedsofim.core.records import Records, in_blocks
-from fedsofim.core.release import client_sums
-from fedsofim.core.release import fused as is_fused
 from fedsofim.native.sums import fits, fused_sums
 
 WHY_NOT = native.why_not("sums")
@@ -91,10 +91,10 @@ def test_xla_gives_the_same(monkeypatch):
     records, thetas = problem((300, 17, 640), 64, 10)
     site = SimpleNamespace(query=QUERY, clip=2.0)
     for theta, batched in ((thetas[0], [False]), (thetas, [True])):
-        ours = client_sums(site, [theta], batched, records, 3)[0]  # type: ignore[arg-type]
+        ours = client_sums(site.query, [theta], batched, records, 3, site.clip)[0]  # type: ignore[arg-type]
         with monkeypatch.context() as patch:
             patch.setenv(native.SWITCH, "0")
-            plain = client_sums(site, [theta], batched, records, 3)[0]  # type: ignore[arg-type]
+            plain = client_sums(site.query, [theta], batched, records, 3, site.clip)[0]  # type: ignore[arg-type]
         np.testing.assert_allclose(ours, plain, rtol=0, atol=1e-4)
         assert not np.array_equal(ours, plain)  # or the switch does nothing
 

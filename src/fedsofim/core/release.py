@@ -15,11 +15,11 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
-from fedsofim.core.mechanisms import Mechanism, draw_tree
-from fedsofim.core.queries import Query, SoftmaxGradient
+from fedsofim.core.clipped_sums import client_sums, fused, noisy
+from fedsofim.core.mechanisms import Mechanism
+from fedsofim.core.queries import Query
 from fedsofim.core.records import Records
 from fedsofim.errors import Refused
-from fedsofim.native import sums as native_sums
 
 _SAMPLING = 2**31 - 1  # folded into a call's key for sampling; rounds, folded in for noise, never get there
 _SETTINGS_AT_ONCE = 4  # of a sweep
@@ -82,8 +82,8 @@ def _one_client(*args, site: Site) -> list[jax.Array]:
         owner=jnp.zeros_like(op.records.owner),
     )
     mine = _sampled(site, jnp.expand_dims(op.key, 0), op.round, mine)
-    sums = [s[0] for s in client_sums(site, op.consts, [False] * len(op.consts), mine, 1)]
-    return add_noise(site, op.key, op.round, op.std, sums)
+    sums = [s[0] for s in client_sums(site.query, op.consts, [False] * len(op.consts), mine, 1, site.clip)]
+    return noisy(site.noise, op.key, op.round, op.std, sums)
 
 
 def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[jax.Array], list[int]]:
@@ -102,9 +102,9 @@ def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[ja
     consts = [c if d is None else jnp.moveaxis(c, d, 0) for c, d in zip(op.consts, dim.consts, strict=True)]
     keys = op.key if dim.key is not None else jax.random.split(op.key, clients)
     records = _sampled(site, keys, op.round, op.records)
-    sums = client_sums(site, consts, batched, records, clients)
-    noisy = jax.vmap(lambda key, *s: add_noise(site, key, op.round, op.std, s))(keys, *sums)
-    return noisy, [0] * len(noisy)
+    sums = client_sums(site.query, consts, batched, records, clients, site.clip)
+    out = jax.vmap(lambda key, *s: noisy(site.noise, key, op.round, op.std, s))(keys, *sums)
+    return out, [0] * len(out)
 
 
 def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
@@ -120,42 +120,6 @@ def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
     if fused(site.query, op.consts, op.records):
         return jax.vmap(one)(values)
     return jax.lax.map(one, values, batch_size=_SETTINGS_AT_ONCE)
-
-
-def fused(query: Query, consts: Sequence, records: Records) -> bool:
-    """Is this a sum that the C++ pass computes?"""
-    return type(query) is SoftmaxGradient and native_sums.fits(consts[0], records.x, records.weight)
-
-
-def client_sums(site: Site, consts: Sequence, batched: Sequence[bool], records: Records, clients: int):
-    """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client."""
-    if fused(site.query, consts, records):
-        return [native_sums.fused_sums(consts[0], *records, one_each=batched[0], clients=clients, clip=site.clip)]
-
-    def block(owner, x, y, weight):
-        mine = [c[owner] if b else c for c, b in zip(consts, batched, strict=True)]
-        return site.query.block(mine, x, y, weight, site.clip)
-
-    x, y, weight, owner = records
-    if site.query.wide:
-        sums = jax.vmap(block)(owner, x, y, weight)
-        if clients == 1:
-            return [jnp.sum(s, axis=0, keepdims=True) for s in sums]
-        return [jax.ops.segment_sum(s, owner, clients, indices_are_sorted=True) for s in sums]
-    single = [c[0] if b else c for c, b in zip(consts, batched, strict=True)]
-    totals = [jnp.zeros((clients, *s.shape), s.dtype) for s in site.query.outputs(single)]
-
-    def add(totals, row):
-        sums = block(*row)
-        return [t.at[row[0]].add(s) for t, s in zip(totals, sums, strict=True)], None
-
-    return jax.lax.scan(add, totals, (owner, x, y, weight))[0]
-
-
-def add_noise(site: Site, key, round, std, sums: Sequence) -> list[jax.Array]:
-    """Sums plus the mechanism's noise at this round."""
-    noise = draw_tree(site.noise, key, round, sums)
-    return [s + std.astype(s.dtype) * z for s, z in zip(sums, noise, strict=True)]
 
 
 def _sampled(site: Site, keys, round, records: Records) -> Records:

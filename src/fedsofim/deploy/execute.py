@@ -8,7 +8,6 @@ else runs as it stands: after a release nothing touches records, so nothing else
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 import jax
@@ -19,14 +18,11 @@ from jax.extend.core import Literal
 
 from fedsofim.core.audit import Inputs, Program
 from fedsofim.core.jaxprs import CALLS, jaxprs_in, open_jaxpr, releases_in
-from fedsofim.core.queries import Query, SecondMoment
 from fedsofim.core.release import Site, dp_release, operands
+from fedsofim.deploy.exact_sums import exact_sum
 from fedsofim.deploy.noise import BITS, Bits, draw, laid_out, lattice_std, scale_of_round
 from fedsofim.deploy.secure_sum import masked, step_of
 from fedsofim.errors import Refused
-
-_AT_ONCE = 2**22  # numbers of per-record vectors held at a time
-_GUARD = 1 - 1e-9  # keeps a clipped norm below the clip in spite of rounding in the last digits of a double
 
 
 @dataclass(frozen=True)
@@ -132,10 +128,10 @@ class _Walker:
             return [jnp.zeros(s.shape, s.dtype) for s in shapes]
         std = self.stds[site.number] * scale_of_round(site.noise, self.round)
         if std == 0:  # a rehearsal: the node's policy allows infinite epsilon
-            total = _sum(site.query, op.consts, x[keep], y[keep], site.clip, None)
+            total = exact_sum(site.query, op.consts, x[keep], y[keep], site.clip, None)
         else:
             std = lattice_std(std, site.query.ratio * site.clip, coordinates)
-            whole = _sum(site.query, op.consts, x[keep], y[keep], site.clip, std * 2.0**-BITS)
+            whole = exact_sum(site.query, op.consts, x[keep], y[keep], site.clip, std * 2.0**-BITS)
             secret = self.secrets.job if laid_out(site.noise) else self.secrets.fresh
             noise = draw(site.noise, self.round, coordinates, secret, f"noise/{label}")
             total = (whole + noise).astype(np.float64) * (std * 2.0**-BITS)
@@ -144,7 +140,9 @@ class _Walker:
         return [jnp.asarray(p.reshape(s.shape), s.dtype) for p, s in zip(parts, shapes, strict=True)]
 
     def masked_words(self, how: Masked, site: Site, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        whole = _sum(site.query, consts, x, y, site.clip, step_of(how.std) / how.factor)  # a_i·v on the common lattice
+        whole = exact_sum(
+            site.query, consts, x, y, site.clip, step_of(how.std) / how.factor
+        )  # a_i·v on the common lattice
         noise = draw(site.noise, self.round, len(whole), self.secrets.fresh, "noise")
         return masked(whole, noise, how.mask)
 
@@ -153,48 +151,3 @@ class _Walker:
         if site.sample == 1:
             return np.ones(count, bool)
         return Bits(self.secrets.fresh, f"sample/{label}").words(count) < np.uint64(int(site.sample * 2**64))
-
-
-def _sum(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip: float, step: float | None) -> np.ndarray:
-    """Sum of clipped vectors over records: int64 in units of `step`, or float64 where there is none."""
-    consts = [jnp.asarray(c) for c in consts]
-    size = sum(math.prod(s.shape) for s in query.outputs(consts))
-    if step is not None and not (len(y) * clip / step < 2**62 and clip / step < 2**52):
-        raise Refused(f"{len(y)} records at clip {clip:g} and this noise do not fit the lattice; raise the multiplier")
-    total = np.zeros(size, np.float64 if step is None else np.int64)
-    chunk = max(1, _AT_ONCE // size)
-    for first in range(0, len(y), chunk):
-        piece = slice(first, first + chunk)
-        clipped = _summands(query, consts, x[piece], y[piece], clip)
-        total += clipped.sum(axis=0) if step is None else np.rint(clipped / step).astype(np.int64).sum(axis=0)
-    return total
-
-
-def _summands(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip: float) -> np.ndarray:
-    """What each record adds, one row of doubles for each, of norm at most `clip`."""
-    if not isinstance(query, SecondMoment):
-        return _clipped(_vectors(query, consts, x, y), clip)
-    v = _clipped(_vectors(query.vector, consts, x, y), math.sqrt(clip))
-    rows, columns = np.triu_indices(v.shape[1])  # v·vᵀ in doubles: in floats it would not quite be semi-definite
-    return v[:, rows] * v[:, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
-
-
-def _vectors(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Every record's vector, unclipped, as one row of doubles."""
-    leaves = _each(query, consts, jnp.asarray(x), jnp.asarray(y))
-    return np.concatenate([np.asarray(leaf, np.float64).reshape(len(y), -1) for leaf in leaves], axis=1)
-
-
-@partial(jax.jit, static_argnums=0)
-def _each(query: Query, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
-    """The query on blocks of one record, with a clip that never bites."""
-    one = jnp.ones(1, x.dtype)
-    return jax.vmap(lambda a, b: query.block(consts, a[None], b[None], one, math.inf))(x, y)
-
-
-def _clipped(vectors: np.ndarray, clip: float) -> np.ndarray:
-    """Rows of norm at most `clip`; a row that is not finite becomes zero and says nothing at all."""
-    norm = np.linalg.norm(vectors, axis=1)
-    finite = np.isfinite(norm)
-    factor = np.where(finite, np.minimum(1.0, clip * _GUARD / np.maximum(norm, 1e-300)), 0.0)
-    return np.where(finite[:, None], vectors, 0.0) * factor[:, None]

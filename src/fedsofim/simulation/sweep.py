@@ -18,6 +18,7 @@ import numpy as np
 
 from fedsofim import methods
 from fedsofim.core.budget import Budget
+from fedsofim.core.clipped_sums import fused
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.method import Method, Setup
 from fedsofim.core.models import Model
@@ -25,7 +26,6 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.records import Records
-from fedsofim.core.release import fused
 from fedsofim.data.partition import Split
 from fedsofim.simulation import simulator
 from fedsofim.simulation.simulator import Static, Trace
