@@ -84,7 +84,6 @@ def test_control_flow_on_public_and_released_values_is_allowed():
         g = jax.lax.cond(jnp.sum(g) > 0, lambda v: v, lambda v: 2 * v, g)
         g = jax.lax.fori_loop(0, 3, lambda i, v: v * 0.9, g)
         _n, g = jax.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, jnp.tanh(c[1])), (jnp.int32(0), g))
-        jax.debug.print("released {}", jnp.sum(g))
         return jnp.where(door.round > 2, g, 0.5 * g), memory
 
     assert priced(client).releases == 10

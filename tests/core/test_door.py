@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedsofim.core.door import MAX_SITES, Door, Facts
+from fedsofim.core.door import Door, Facts
 from fedsofim.core.models import softmax_head
 from fedsofim.core.records import in_blocks
+from fedsofim.core.site import MAX_SITES
 from fedsofim.errors import InputError, Refused
 from normality import accepts
 from stranger import priced

@@ -7,10 +7,10 @@ import pytest
 
 from fedsofim.core.accounting import spent
 from fedsofim.core.budget import NO_PRIVACY, Budget
-from fedsofim.core.door import MAX_SITES
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import OneGradient, Setup
 from fedsofim.core.phase import Phase, SiteKey
+from fedsofim.core.site import MAX_SITES
 from fedsofim.errors import InputError
 from fedsofim.methods import make
 from method_helpers import blobs, planned

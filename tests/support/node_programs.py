@@ -9,12 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core.audit import Inputs, Program, audit_program
-from fedsofim.core.door import MAX_SITES, Facts
+from fedsofim.core.door import Facts
 from fedsofim.core.method import Method
 from fedsofim.core.models import softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.programs import Public, input_shapes
 from fedsofim.core.records import block_shape, in_blocks
+from fedsofim.core.site import MAX_SITES
 from fedsofim.deploy.execute import Secrets, run
 from fedsofim.methods import make
 

@@ -1,9 +1,9 @@
 """Reads a client's program: what it releases, how often, and that nothing else leaves.
 
-The program is traced once to a jaxpr and walked (walk.py); what was found becomes its charges. The jaxpr that was read
-is the one that runs.
+The program is traced without records, its calls are opened (opening.py), and it is walked (walk.py); what was found
+becomes its charges. The jaxpr that was read is the one that runs. A second opinion, by running it: second_opinion.py.
 
-It catches mistakes, not malice: a program that hides data in Python state, or forges the door, is outside it.
+Outside of both is only what is done to this library itself: Python that replaces its functions or JAX's.
 """
 
 import inspect
@@ -20,9 +20,11 @@ from fedsofim.core.accounting import Charge
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.mechanisms import Independent, Mischarged
 from fedsofim.core.models import Model
+from fedsofim.core.opening import opened
 from fedsofim.core.phase import Phase, SiteKey
 from fedsofim.core.records import Records
-from fedsofim.core.release import Site, auditing
+from fedsofim.core.release import auditing, dp_release
+from fedsofim.core.site import Site
 from fedsofim.core.walk import KEY, RECORDS, REMEDY, Walk
 from fedsofim.errors import InputError, Refused
 
@@ -81,24 +83,41 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
         returned = client(door, i.params, i.state, i.memory)
         return pair("the client", returned, "the upload, and the memory the client keeps")
 
-    try:
-        with auditing():
-            closed, out = jax.make_jaxpr(program, return_shape=True)(inputs)
-    except jax.errors.ConcretizationTypeError as error:
-        raise Refused(
-            "the program branches in Python on a value known only at run time; if it came from records that is a "
-            "leak, and if it was released use jnp.where"
-        ) from error
-    paths = [jax.tree_util.keystr(p) for p, _ in jax.tree_util.tree_flatten_with_path(out)[0]]
+    closed, out = _traced(program, inputs)
     walk = Walk()
     given = walk.inputs((f.name, getattr(inputs, f.name)) for f in fields(Inputs))
     values = walk.jaxpr(closed.jaxpr, closed.consts, given, ())
-    for path, value in zip(paths, values, strict=True):
+    walk.check_numbers()
+    for name, value in zip(output_names(jax.tree.structure(out)), values, strict=True):
         for taint in (RECORDS, KEY):
             if taint in value.taint:
-                raise Refused(f"{_output(path)} depends on the {taint} other than through a release; {REMEDY[taint]}")
+                raise Refused(f"{name} depends on the {taint} other than through a release; {REMEDY[taint]}")
     charges = tuple(_charge(site, times, phase, facts.rounds) for site, times in walk.releases)
     return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases))
+
+
+def _traced(program: Callable, inputs: Inputs) -> tuple[ClosedJaxpr, Any]:
+    """The program as a jaxpr with its calls opened, and the shapes of what it returns."""
+    try:
+        with auditing():
+            return jax.make_jaxpr(opened(program), return_shape=True)(inputs)
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise Refused(
+            "the program branches in Python on a value known only at run time, or hands it to NumPy; if it came from "
+            "records that is a leak, and if it was released use jnp.where and jax.numpy"
+        ) from error
+    except jax.errors.UnexpectedTracerError as error:
+        raise Refused(
+            "a value from inside a function was kept and used outside it; if that was a per-record function it is a "
+            f"raw record. {REMEDY[RECORDS].capitalize()}"
+        ) from error
+    except NotImplementedError as error:
+        if dp_release.name not in str(error):
+            raise
+        raise Refused(
+            "a release is differentiated or transposed, which has no meaning for a noisy sum; release first, and "
+            "compute with what came out"
+        ) from error
 
 
 def check_takes(who: str, function: Callable, *names: str) -> None:
@@ -142,6 +161,12 @@ def _charge(site: Site, times: int, phase: Phase, rounds: int) -> Charge:
         share=site.share,
         charged=charged,
     )
+
+
+def output_names(structure: Any) -> list[str]:
+    """What each of the values that a program returns is called, for people."""
+    paths = jax.tree_util.tree_flatten_with_path(jax.tree.unflatten(structure, [0] * structure.num_leaves))[0]
+    return [_output(jax.tree_util.keystr(path)) for path, _ in paths]
 
 
 def _output(path: str) -> str:

@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from fedsofim.core.mechanisms import Mechanism, as_mechanism
 from fedsofim.core.models import Model
+from fedsofim.core.opening import opened
 from fedsofim.core.queries import TRUSTED, PerRecord, Query, SecondMoment, matrix_of
 from fedsofim.core.records import Records
-from fedsofim.core.release import Site, dp_release
-from fedsofim.errors import InputError, Refused
-
-MAX_SITES = 64  # release sites in one program; local steps belong in door.scan, which is one site
+from fedsofim.core.release import dp_release
+from fedsofim.core.site import Site, check_site
+from fedsofim.errors import InputError, expect_whole
 
 
 class Facts(NamedTuple):
@@ -62,9 +61,9 @@ class Door:
         """Σ_j clip(∇loss(params; x_j, y_j)) + noise, shaped like params."""
         closed = self._model.gradient
         if closed is not None and type(closed) in TRUSTED:
-            (leaf,) = jax.tree.leaves(params)
-            (out,) = self._release("gradient", closed, [leaf], clip=clip, noise=noise, sample=sample, share=share)
-            return jax.tree.unflatten(jax.tree.structure(params), [out])
+            theta = _only_leaf(params, self._records.x.shape[2:])
+            (out,) = self._release("gradient", closed, [theta], clip=clip, noise=noise, sample=sample, share=share)
+            return jax.tree.unflatten(jax.tree.structure(params), [out.astype(theta.dtype)])
         loss = self._model.loss
         return self.sum(
             lambda x, y: jax.grad(loss)(params, x, y),
@@ -87,9 +86,8 @@ class Door:
     ):
         """Σ_j clip(fn(x_j, y_j)) + noise: fn maps one record to a pytree, clipped over all leaves jointly."""
         query, consts, tree = self._trace(fn)
-        return jax.tree.unflatten(
-            tree, self._release(label, query, consts, clip=clip, noise=noise, sample=sample, share=share)
-        )
+        out = self._release(label, query, consts, clip=clip, noise=noise, sample=sample, share=share)
+        return jax.tree.unflatten(tree, [o.astype(s.dtype) for o, s in zip(out, query.shapes, strict=True)])
 
     def second_moment(
         self,
@@ -105,10 +103,11 @@ class Door:
         if len(query.shapes) != 1 or len(query.shapes[0].shape) != 1:
             raise InputError(f"second_moment needs one vector per record; the function returned {query.shapes}")
         (half,) = self._release(label, SecondMoment(query), consts, clip=clip**2, noise=noise, sample=1.0, share=share)
-        return matrix_of(half)
+        return matrix_of(half).astype(query.shapes[0].dtype)
 
     def scan(self, step: Callable, carry, length: int):
         """`length` local steps, carry = step(door, carry), each with a door (so noise) of its own."""
+        expect_whole("the number of steps of door.scan", length, 1)
         keys = jax.random.split(self._next_key(), length)
 
         def body(state, key):
@@ -117,16 +116,10 @@ class Door:
         return jax.lax.scan(body, carry, keys)[0]
 
     def _trace(self, fn: Callable) -> tuple[PerRecord, list, Any]:
-        """The per-record function as a query; what it returns must be numbers that noise can be added to."""
+        """The per-record function as a query, and what it closes over; only what the audit knows may stand in it."""
         x, y = self._records.x, self._records.y
         record = jax.ShapeDtypeStruct(x.shape[2:], x.dtype), jax.ShapeDtypeStruct((), y.dtype)
-        query, consts, tree = PerRecord.trace(fn, *record)
-        for shape in query.shapes:
-            if not jnp.issubdtype(shape.dtype, jnp.floating):
-                raise InputError(
-                    f"the per-record function returned {shape.dtype}; expected floats, so cast with astype"
-                )
-        return query, consts, tree
+        return PerRecord.trace(opened(fn), *record)
 
     def _next_key(self):
         self._sites.append(None)
@@ -143,24 +136,27 @@ class Door:
         sample: float,
         share: float | None,
     ) -> list:
-        clip = self.facts.clip if clip is None else float(clip)
-        if not clip > 0:
-            raise InputError(f"clip is {clip}; expected a number above 0")
-        if not 0 < sample <= 1:
-            raise InputError(f"sample is {sample}; expected a probability above 0 and at most 1")
-        if share is not None and not 0 < share < 1:
-            raise InputError(f"share is {share}; expected a part of the budget strictly between 0 and 1")
-        number = len(self._sites)
-        if number >= MAX_SITES:
-            raise Refused(f"more than {MAX_SITES} releases are written out in one program; use door.scan")
         site = Site(
-            number=number,
+            number=len(self._sites),
             label=label,
             query=query,
-            clip=clip,
+            clip=self.facts.clip if clip is None else clip,
             noise=as_mechanism(noise),
             sample=sample,
             share=share,
         )
+        check_site(site)
         key = self._next_key()
-        return dp_release.bind(key, self.round, self._index, self._stds[number], *self._records, *consts, site=site)
+        return dp_release.bind(key, self.round, self._index, self._stds, *self._records, *consts, site=site)
+
+
+def _only_leaf(params: Any, shape: tuple[int, ...]) -> Any:
+    """The one array (features + 1, classes) that the closed form of the head's gradient is about."""
+    leaves = jax.tree.leaves(params)
+    if len(leaves) != 1 or len(shape) != 1 or leaves[0].ndim != 2 or leaves[0].shape[0] != shape[0] + 1:
+        found = ", ".join(str(leaf.shape) for leaf in leaves)
+        raise InputError(
+            f"the closed form of the head's gradient got parameters of shape {found} for records of shape {shape}; "
+            "expected one array (features + 1, classes). Leave out the model's `gradient`; its loss is differentiated"
+        )
+    return leaves[0]

@@ -7,12 +7,6 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from fedsofim.core.release import dp_release
 
-#: Primitives that just run the program they hold; any other that holds one is not looked into.
-CALLS = {
-    "jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call",
-    "custom_vmap_call",
-}  # fmt: skip
-
 
 def open_jaxpr(jaxpr) -> tuple[Jaxpr, Sequence]:
     """A jaxpr and its constants."""

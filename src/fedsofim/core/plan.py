@@ -15,7 +15,7 @@ from fedsofim.core import accounting
 from fedsofim.core.accounting import Charge
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
-from fedsofim.core.door import MAX_SITES, Facts
+from fedsofim.core.door import Facts
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model
@@ -23,6 +23,7 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.programs import Public, read_programs
 from fedsofim.core.records import block_shape
+from fedsofim.core.site import MAX_SITES
 from fedsofim.errors import InputError, expect_whole, is_number, is_whole, one_of
 
 Trust = Literal["local", "secure-sum"]

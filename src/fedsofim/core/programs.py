@@ -1,6 +1,6 @@
-"""A run's programs, read and counted: one for each phase it has. Shapes only, no record is needed."""
+"""A run's programs, read, counted and confirmed: one for each phase it has. Shapes only, no record is needed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, pair
-from fedsofim.core.door import MAX_SITES, Facts
+from fedsofim.core.door import Facts
 from fedsofim.core.feature_moments import FeatureMoments, moments_client
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
 from fedsofim.core.records import Records
+from fedsofim.core.second_opinion import confirm
+from fedsofim.core.site import MAX_SITES
 from fedsofim.errors import InputError
 
 
@@ -43,16 +45,17 @@ def read_programs(
     _check_functions(method, model)
     inputs = input_shapes(method, model, public)
     once = replace(inputs, state=(), memory=())
-    found = {}
+    clients: dict[Phase, tuple[Callable, Inputs]] = {}
     if standardize is not None:
-        found[Phase.MOMENTS] = audit_program(moments_client(standardize), model, once, public.facts, Phase.MOMENTS)
+        clients[Phase.MOMENTS] = moments_client(standardize), once
     if method.setup is not None:
         ask = method.setup.client
-        found[Phase.SETUP] = audit_program(
-            lambda door, params, *_: (ask(door, params), ()), model, once, public.facts, Phase.SETUP
-        )
-    found[Phase.ROUND] = audit_program(method.client, model, inputs, public.facts, Phase.ROUND)
+        clients[Phase.SETUP] = (lambda door, params, *_: (ask(door, params), ())), once
+    clients[Phase.ROUND] = method.client, inputs
+    found = {phase: audit_program(c, model, given, public.facts, phase) for phase, (c, given) in clients.items()}
     _check_forms(method, found, inputs, public.facts)
+    for phase, (_, given) in clients.items():
+        confirm(found[phase], given, phase.times(public.rounds))
     return found
 
 

@@ -16,25 +16,12 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from fedsofim.core.clipped_sums import client_sums, fused, noisy
-from fedsofim.core.mechanisms import Mechanism
-from fedsofim.core.queries import Query
 from fedsofim.core.records import Records
+from fedsofim.core.site import Site
 from fedsofim.errors import Refused
 
 _SAMPLING = 2**31 - 1  # folded into a call's key for sampling; rounds, folded in for noise, never get there
 _SETTINGS_AT_ONCE = 4  # of a sweep
-
-
-class Site(NamedTuple):
-    """Everything fixed about one release, as the audit reads it from the program."""
-
-    number: int
-    label: str
-    query: Query
-    clip: float
-    noise: Mechanism
-    sample: float
-    share: float | None
 
 
 class Operands(NamedTuple):
@@ -43,7 +30,7 @@ class Operands(NamedTuple):
     key: Any  # of this call alone
     round: Any
     index: Any  # which client
-    std: Any  # of the noise on the sum, from the calibration
+    stds: Any  # of the noise on the sum of every site, from the calibration
     records: Records
     consts: Sequence  # what the per-record function closes over, e.g. theta
 
@@ -69,9 +56,9 @@ def auditing() -> Iterator[None]:
 def operands(args: Sequence) -> Operands:
     """The flat operands of a dp_release, named."""
     end = 4 + _RECORD_FIELDS
-    key, round, index, std = args[:4]
+    key, round, index, stds = args[:4]
     records, consts = Records(*args[4:end]), list(args[end:])
-    return Operands(key=key, round=round, index=index, std=std, records=records, consts=consts)
+    return Operands(key=key, round=round, index=index, stds=stds, records=records, consts=consts)
 
 
 def _one_client(*args, site: Site) -> list[jax.Array]:
@@ -83,27 +70,27 @@ def _one_client(*args, site: Site) -> list[jax.Array]:
     )
     mine = _sampled(site, jnp.expand_dims(op.key, 0), op.round, mine)
     sums = [s[0] for s in client_sums(site.query, op.consts, [False] * len(op.consts), mine, 1, site.clip)]
-    return noisy(site.noise, op.key, op.round, op.std, sums)
+    return noisy(site.noise, op.key, op.round, op.stds[site.number], sums)
 
 
 def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[jax.Array], list[int]]:
     """The releases of every client at once: the simulator's vmap over clients. A method's own vmap is refused."""
-    op, dim = operands(args), operands(dims)
-    if dim.index is None:
-        if not _auditing.get():  # a sweep: the same audited program under other settings, each with its own key
-            swept = _swept(args, dims, site)
-            return swept, [0] * len(swept)
+    if _auditing.get():
         raise Refused(
             f"the release '{site.label}' stands inside a vmap, which would release many sums with one noise; "
             "use door.scan, or return all leaves from one function so that they are clipped and charged together"
         )
+    op, dim = operands(args), operands(dims)
+    if dim.index is None:  # a sweep: the same audited program under other settings, each with its own key
+        swept = _swept(args, dims, site)
+        return swept, [0] * len(swept)
     clients = op.index.shape[dim.index]
     batched = [d is not None for d in dim.consts]
     consts = [c if d is None else jnp.moveaxis(c, d, 0) for c, d in zip(op.consts, dim.consts, strict=True)]
     keys = op.key if dim.key is not None else jax.random.split(op.key, clients)
     records = _sampled(site, keys, op.round, op.records)
     sums = client_sums(site.query, consts, batched, records, clients, site.clip)
-    out = jax.vmap(lambda key, *s: noisy(site.noise, key, op.round, op.std, s))(keys, *sums)
+    out = jax.vmap(lambda key, *s: noisy(site.noise, key, op.round, op.stds[site.number], s))(keys, *sums)
     return out, [0] * len(out)
 
 

@@ -1,7 +1,17 @@
-"""The walk over a client's program: two taints, "records" and "key", followed from the door's private fields.
+"""The walk over a client's opened program: what depends on records and on the noise key, what is released how often.
 
-Only `dp_release` washes them off. The same walk counts releases (a scan of length K multiplies by K) and gives every
-value a structural name, so that two releases drawing equal noise are seen.
+Two taints, "records" and "key", are followed from the program's private inputs through every equation; only
+`dp_release` washes them off. primitives.py has the rules: what a pure primitive gives depends on all of its operands.
+
+A release must be the engine's own: its records, client, round and stds are the program's inputs, untouched, and its
+key is derived from the program's key the way the door derives it. A key is known by its path: ("fold", n) for the
+door's n-th call, ("each",) for one step of a loop. The paths of a program's releases look like
+
+    fold s₁, each, fold s₂, each, …, fold n        n the release's own number, s₁, s₂, … numbers of scans,
+
+no two releases have one number, and no scan has the number of a release. So no path is the beginning of another, and
+at each key either numbers are folded in or steps are split off, never both (JAX's split and fold_in can give equal
+keys): equal keys would need equal paths, and there are none.
 """
 
 import itertools
@@ -10,13 +20,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 from jax.extend.core import Jaxpr, Literal
 
-from fedsofim.core.jaxprs import CALLS, jaxprs_in, open_jaxpr, releases_in
-from fedsofim.core.release import Site, dp_release, operands
+from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr, releases_in
+from fedsofim.core.opening import check_captured, check_known
+from fedsofim.core.primitives import Rule, rule_of
+from fedsofim.core.release import dp_release, operands
+from fedsofim.core.site import Site, check_site, per_record
 from fedsofim.errors import Refused
 
 RECORDS, KEY = "records", "key"
@@ -24,15 +35,18 @@ REMEDY = {
     RECORDS: "return only what was computed from door.gradient, door.sum or door.second_moment",
     KEY: "noise that is known can be subtracted: return nothing computed from the door's key",
 }
+_EACH = ("each",)
 
 
 class Value(NamedTuple):
-    taint: frozenset[str]
-    name: int  # equal names mean equal values
-    loops: frozenset[int]  # scans whose iterations see different values of this
+    """What the walk knows of a value: what it depends on, and where it comes from if it was not touched since."""
+
+    taint: frozenset[str] = frozenset()
+    origin: Any = None  # (input's name, leaf), ("number", n), ("key", path) or ("keys", path)
+    loops: frozenset[int] = frozenset()  # of a key: the scans each of whose steps has another
 
 
-_CLEAN: frozenset = frozenset()
+_PUBLIC = Value()
 
 
 @dataclass
@@ -40,125 +54,120 @@ class Walk:
     """One pass over a program; `loops` is the stack of (scan, length) around the current equation."""
 
     releases: list[tuple[Site, int]] = field(default_factory=list)
-    keys_used: dict[int, str] = field(default_factory=dict)
-    names: dict[Any, int] = field(default_factory=dict)
+    scans: set[int] = field(default_factory=set)  # numbers that the door's scans folded into keys
     fresh: Any = field(default_factory=itertools.count)
     recording: bool = True
 
     def inputs(self, given: Iterable[tuple[str, Any]]) -> list[Value]:
         """The values of a program's inputs, by name; the key and the records are private."""
-        private = {"key": KEY, "records": RECORDS}
         values = []
         for name, tree in given:
-            taint = frozenset({private[name]} if name in private else ())
-            values += [self.new(taint) for _ in jax.tree.leaves(tree)]
+            for i, _ in enumerate(jax.tree.leaves(tree)):
+                values.append(_input(name, i))
         return values
 
-    def new(self, taint: frozenset[str], loops: frozenset[int] = _CLEAN) -> Value:
-        return Value(taint, self.name(("new", next(self.fresh))), loops)
-
-    def name(self, structure: Any) -> int:
-        return self.names.setdefault(structure, len(self.names))
-
     def jaxpr(self, jaxpr: Jaxpr, consts: Sequence, args: Sequence[Value], loops: tuple) -> list[Value]:
-        env: dict[Any, Value] = {}
+        for const in consts:
+            check_captured(const)
+        env: dict[Any, Value] = dict.fromkeys(jaxpr.constvars, _PUBLIC)
+        env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom) -> Value:
-            if isinstance(atom, Literal):
-                if getattr(atom.val, "shape", ()):
-                    return self.const(atom.val)
-                return Value(_CLEAN, self.name(("literal", str(atom.aval), _scalar(atom))), _CLEAN)
-            return env[atom]
+            return _literal(atom) if isinstance(atom, Literal) else env[atom]
 
-        env.update(zip(jaxpr.constvars, [self.const(c) for c in consts], strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
         for eqn in jaxpr.eqns:
             outs = self.equation(eqn, [read(v) for v in eqn.invars], loops)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
-    def const(self, value: Any) -> Value:
-        """A captured scalar is a setting; a captured array, or a record kept from inside a sum, is not."""
-        if isinstance(value, Tracer):
-            try:
-                jnp.isnan(value)  # fails unless the value belongs to a trace that still runs (a sweep's setting)
-            except jax.errors.UnexpectedTracerError as error:
-                raise Refused(
-                    "a value from inside a per-record function was kept and used outside it: that is a raw record; "
-                    f"{REMEDY[RECORDS]}"
-                ) from error
-        shape = getattr(value, "shape", ())
-        if shape:
-            raise Refused(
-                f"the program captures an array of shape {tuple(shape)} from outside; it may hold records, and what "
-                "is captured cannot be priced. Put public arrays into the server's state (init), and reach records "
-                "only through the door"
-            )
-        return self.new(_CLEAN)
-
     def equation(self, eqn, args: list[Value], loops: tuple) -> list[Value]:
         if eqn.primitive is dp_release:
             return self.release(eqn, args, loops)
-        rules = {"scan": self.scan, "while": self.loop, "cond": self.branch}
-        if eqn.primitive.name in rules:
-            return rules[eqn.primitive.name](eqn, args, loops)
-        inner = [j for p in eqn.params.values() for j in jaxprs_in(p)]
-        if eqn.primitive.name in CALLS and len(inner) == 1 and len(open_jaxpr(inner[0])[0].invars) == len(args):
-            return self.jaxpr(*open_jaxpr(inner[0]), args, loops)
-        if any(releases_in(j) for j in inner):
+        rule = rule_of(eqn.primitive)
+        if rule is None or rule is Rule.CALL or eqn.effects:
+            raise Refused(f"'{eqn.primitive.name}' is left in the opened program; the audit has no rule for it")
+        special = {Rule.SCAN: self.scan, Rule.WHILE: self.loop, Rule.COND: self.branch}
+        if rule in special:
+            return special[rule](eqn, args, loops)
+        if any(releases_in(j) for p in eqn.params.values() for j in jaxprs_in(p)):
             raise Refused(f"a release stands inside '{eqn.primitive.name}', whose cost is not known; use door.scan")
-        taint, seen = _union(a.taint for a in args), _union(a.loops for a in args)
-        if taint and (eqn.effects or "callback" in eqn.primitive.name):
-            raise Refused(
-                f"'{eqn.primitive.name}' carries a value that depends on the {_words(taint)} out of the program; "
-                "remove the print or callback"
-            )
-        structure = (eqn.primitive.name, str(eqn.params), tuple(a.name for a in args))
-        return [Value(taint, self.name((structure, i)), seen) for i in range(len(eqn.outvars))]
+        taint = _union(a.taint for a in args)
+        if rule is Rule.FOLD or rule is Rule.SPLIT:
+            return [Value(taint, _derived(rule, args, eqn.params), args[0].loops)]
+        return [Value(taint)] * len(eqn.outvars)
+
+    # --- releases -------------------------------------------------------------------------------------------
 
     def release(self, eqn, args: list[Value], loops: tuple) -> list[Value]:
         site, op = eqn.params["site"], operands(args)
-        if any(releases_in(j) for j in jaxprs_in(getattr(site.query, "jaxpr", None))):
-            raise Refused(f"the per-record function of '{site.label}' itself opens the door; release it before")
-        for const in op.consts:
+        check_site(site)
+        _check_own(site, op)
+        self.check_query(site, op.consts)
+        path = self.check_key(site, op.key, loops)
+        if self.recording:
+            if any(site.number == known.number for known, _ in self.releases):
+                raise Refused(
+                    f"two releases ('{site.label}') would draw the same noise (a jitted function that calls the door "
+                    "was called twice, or a key was copied); call the door anew"
+                )
+            self.scans |= {number for step, *rest in path[:-1] for number in rest}
+            times = 1
+            for _, length in loops:
+                times *= length
+            if times < 1:
+                raise Refused(f"the release '{site.label}' stands in a loop of no steps; take it out")
+            self.releases.append((site, times))
+        return [_PUBLIC] * len(eqn.outvars)
+
+    def check_query(self, site: Site, consts: Sequence[Value]) -> None:
+        """The per-record function meets one record, public values and nothing else, and only computes."""
+        for vector in per_record(site.query):
+            if releases_in(vector.jaxpr):
+                raise Refused(f"the per-record function of '{site.label}' itself opens the door; release it before")
+            check_known(vector.jaxpr)
+        for const in consts:
             if const.taint:
                 raise Refused(
                     f"the per-record function of '{site.label}' uses a value that depends on the "
                     f"{_words(const.taint)}: a record would then count in other records' vectors, beyond the clip. "
                     "Release that value first"
                 )
-        missing = [scan for scan, _ in loops if scan not in op.key.loops]
-        if missing or KEY not in op.key.taint:
+
+    def check_key(self, site: Site, key: Value, loops: tuple) -> tuple:
+        """The path of a release's key, which must be the door's, with a step for every loop around the release."""
+        kind, path = key.origin if isinstance(key.origin, tuple) else ("", ())
+        if kind == "key" and any(scan not in key.loops for scan, _ in loops):
             raise Refused(f"the noise of '{site.label}' would repeat in every step of a loop; use door.scan")
-        if self.recording:
-            if op.key.name in self.keys_used:
-                raise Refused(
-                    f"the releases '{self.keys_used[op.key.name]}' and '{site.label}' would draw the same noise "
-                    "(a jitted function that calls the door was called twice, or a key was copied); call the door anew"
-                )
-            self.keys_used[op.key.name] = site.label
-            times = 1
-            for _, length in loops:
-                times *= length
-            self.releases.append((site, times))
-        return [self.new(_CLEAN, _union(a.loops for a in args)) for _ in eqn.outvars]
+        if kind != "key" or not path or path[-1] != ("fold", site.number) or not _alternates(path):
+            raise Refused(
+                f"the noise of '{site.label}' is not drawn by the door's own key for this call; call the door, and "
+                "leave its keys alone"
+            )
+        return path
+
+    def check_numbers(self) -> None:
+        """At the end: no scan has the number of a release, so that no key is used both ways."""
+        if clash := self.scans & {site.number for site, _ in self.releases}:
+            raise Refused(f"the door's call {min(clash)} is both a release and a scan; use the door as it is given")
+
+    # --- loops and choices ----------------------------------------------------------------------------------
 
     def scan(self, eqn, args: list[Value], loops: tuple) -> list[Value]:
         p = eqn.params
         start = p["num_consts"] + p["num_carry"]
         scan_id = next(self.fresh)
         inner_loops = (*loops, (scan_id, p["length"]))
-        xs = [self.new(a.taint, a.loops | {scan_id}) for a in args[start:]]
+        xs = [_element(a, scan_id) for a in args[start:]]
         carry = [a.taint for a in args[p["num_consts"] : start]]
         while True:
-            values = [self.new(t) for t in carry]
+            values = [Value(t) for t in carry]
             outs = self.trial(p["jaxpr"], [*args[: p["num_consts"]], *values, *xs], inner_loops)
             grown = [t | o.taint for t, o in zip(carry, outs, strict=False)]
             if grown == carry:
                 break
             carry = grown
         outs = self.jaxpr(*open_jaxpr(p["jaxpr"]), [*args[: p["num_consts"]], *values, *xs], inner_loops)
-        return [self.new(o.taint, o.loops - {scan_id}) for o in outs]
+        return [Value(o.taint) for o in outs]
 
     def loop(self, eqn, args: list[Value], loops: tuple) -> list[Value]:
         p = eqn.params
@@ -167,30 +176,23 @@ class Walk:
         nc, nb = p["cond_nconsts"], p["body_nconsts"]
         carry = [a.taint for a in args[nc + nb :]]
         while True:
-            values = [self.new(t) for t in carry]
+            values = [Value(t) for t in carry]
             outs = self.trial(p["body_jaxpr"], [*args[nc : nc + nb], *values], loops)
             grown = [t | o.taint for t, o in zip(carry, outs, strict=True)]
             if grown == carry:
                 break
             carry = grown
         (stop,) = self.trial(p["cond_jaxpr"], [*args[:nc], *values], loops)
-        self.clean_choice("while-loop", stop.taint)
+        _clean_choice("while-loop", stop.taint)
         return values
 
     def branch(self, eqn, args: list[Value], loops: tuple) -> list[Value]:
         branches = eqn.params["branches"]
         if any(releases_in(b) for b in branches):
             raise Refused("a release stands inside a branch; release before the branch and choose after it (jnp.where)")
-        self.clean_choice("branch", args[0].taint)
+        _clean_choice("branch", args[0].taint)
         results = [self.jaxpr(*open_jaxpr(b), args[1:], loops) for b in branches]
-        return [self.new(_union(v.taint for v in vs), _union(v.loops for v in vs)) for vs in zip(*results, strict=True)]
-
-    def clean_choice(self, what: str, taint: frozenset[str]) -> None:
-        if taint:
-            raise Refused(
-                f"a {what} is decided by a value that depends on the {_words(taint)}, so what happens tells about "
-                "it; decide by released values"
-            )
+        return [Value(_union(v.taint for v in vs)) for vs in zip(*results, strict=True)]
 
     def trial(self, jaxpr, args: list[Value], loops: tuple) -> list[Value]:
         """Walk without recording: for fixpoints, where a body is visited more than once."""
@@ -201,14 +203,66 @@ class Walk:
             self.recording = before
 
 
+# --- where values come from ---------------------------------------------------------------------------------
+
+
+def _input(name: str, leaf: int) -> Value:
+    if name == "key":
+        return Value(frozenset({KEY}), ("key", ()))
+    return Value(frozenset({RECORDS} if name == "records" else ()), (name, leaf))
+
+
+def _literal(atom: Any) -> Value:
+    check_captured(atom.val)
+    whole = np.issubdtype(atom.aval.dtype, np.integer)
+    return Value(origin=("number", int(atom.val))) if whole else _PUBLIC
+
+
+def _derived(rule: Rule, args: list[Value], params: dict) -> Any:
+    """The origin of a key that was folded or split, if both the key and the number are the door's."""
+    kind, path = args[0].origin if isinstance(args[0].origin, tuple) else ("", ())
+    if kind != "key":
+        return None
+    if rule is Rule.SPLIT:
+        return ("keys", path) if len(params["shape"]) == 1 else None
+    number = args[1].origin
+    return ("key", (*path, ("fold", number[1]))) if number and number[0] == "number" else None
+
+
+def _element(value: Value, scan_id: int) -> Value:
+    """What one step of a scan sees of what is scanned over."""
+    if isinstance(value.origin, tuple) and value.origin[0] == "keys":
+        return Value(value.taint, ("key", (*value.origin[1], _EACH)), value.loops | {scan_id})
+    return Value(value.taint)
+
+
+def _alternates(path: tuple) -> bool:
+    """fold, each, fold, each, …, fold."""
+    return len(path) % 2 == 1 and all((step == _EACH) == (i % 2 == 1) for i, step in enumerate(path))
+
+
+def _check_own(site: Site, op: Any) -> None:
+    """Records, client, round and stds of a release are the program's inputs, as they came in."""
+    given = {"round": [op.round], "index": [op.index], "stds": [op.stds], "records": list(op.records)}
+    for name, values in given.items():
+        if any(v.origin != (name, i) for i, v in enumerate(values)):
+            raise Refused(
+                f"the release '{site.label}' has other {name} than the program was given; use the door as it is given, "
+                "and call it outside of loops that carry it along"
+            )
+
+
+def _clean_choice(what: str, taint: frozenset[str]) -> None:
+    if taint:
+        raise Refused(
+            f"a {what} is decided by a value that depends on the {_words(taint)}, so what happens tells about it; "
+            "decide by released values"
+        )
+
+
 def _union(sets) -> frozenset:
     return frozenset().union(*sets)
 
 
 def _words(taint: frozenset[str]) -> str:
     return " and the noise ".join(sorted(taint, reverse=True)) if taint != {KEY} else "noise key"
-
-
-def _scalar(atom: Any) -> str:
-    """Its value as the program has it: two spellings of one float32 are one number."""
-    return str(np.asarray(atom.val).astype(atom.aval.dtype).tolist())

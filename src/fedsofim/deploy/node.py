@@ -15,10 +15,10 @@ import numpy as np
 
 from fedsofim.core.audit import Inputs, Program
 from fedsofim.core.budget import stated
-from fedsofim.core.door import MAX_SITES
 from fedsofim.core.feature_moments import standardizer
 from fedsofim.core.phase import Phase
 from fedsofim.core.records import in_blocks
+from fedsofim.core.site import MAX_SITES
 from fedsofim.data.npz import read_arrays
 from fedsofim.deploy.account import Account, Ask
 from fedsofim.deploy.execute import Secrets, run, run_masked
