@@ -25,6 +25,7 @@ class Room(NamedTuple):
 
 ROOMS = (  # from the top of the house to its ground
     Room("cli", "the commands, thin", "#000000", "#f4f4f4"),
+    Room("attack", "an attacker's own number: what was promised, measured from below", "#56B4E9", "#eaf5fc"),
     Room("deploy", "a federation of machines: nodes that keep their own budget, and a server", "#0072B2", "#e8f1f8"),
     Room("experiments", "grids of runs, tuning, and what people read of them", "#D55E00", "#fbeee4"),
     Room("simulation", "all clients of a run at once, on this machine", "#009E73", "#e6f5f0"),

@@ -28,6 +28,11 @@ from stranger import priced
         lambda: Budget(1.0, "1e-5"),  # type: ignore[arg-type]
         lambda: Budget(None),  # type: ignore[arg-type]
         lambda: Budget(True),
+        lambda: Budget(1e-7),
+        lambda: Budget(1e10),
+        lambda: Budget(1.0, 1e-301),
+        lambda: Budget(1.0, 1 - 1e-10),
+        lambda: Budget(1.0, True),
     ],
 )
 def test_senseless_budgets_are_a_clear_error(senseless):

@@ -1,13 +1,15 @@
 """Noise laid out over rounds: its law and its price."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedsofim.core.mechanisms import Diagonal, Independent, Mechanism, Tree
+from fedsofim.core import mechanisms
+from fedsofim.core.mechanisms import Diagonal, Independent, Mechanism, Mischarged, Tree, as_mechanism
 from fedsofim.errors import InputError
 
 T = 21
@@ -22,17 +24,141 @@ def running_sums(mechanism: Mechanism, draws: int = 4000) -> np.ndarray:
     return np.cumsum(jax.vmap(run)(jax.random.split(jax.random.key(0), draws)), axis=1)
 
 
+# --- the price, from the noise that is drawn ----------------------------------------------------------------
+
+HEIGHTS = 7  # of a tree over 70 rounds
+
+
+def drawn_from(mechanism: Mechanism, rounds: int, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """B (rounds, normals): the noise of the rounds is B·(independent standard normals).
+
+    Every draw is replaced by the unit vector of its key's place among all keys that a mechanism could ask for.
+    """
+    key = jax.random.key(3)
+    codes = np.concatenate([h * 2**24 + np.arange(rounds) for h in range(HEIGHTS)])
+    known = jax.random.key_data(jax.vmap(lambda code: jax.random.fold_in(key, code))(codes))
+
+    def unit_vector(asked, shape, dtype):
+        return jnp.all(known == jax.random.key_data(asked), axis=1).astype(dtype)
+
+    monkeypatch.setattr(mechanisms, "normal", unit_vector)
+    draw = jax.jit(lambda t: mechanism.draw(key, t, (len(codes),), jnp.float32))
+    return np.stack([draw(jnp.int32(t)) for t in range(rounds)]).astype(float)
+
+
+LAYOUTS = {
+    "independent": lambda rounds: Independent(2.0),
+    "diagonal": Diagonal,
+    "tree": lambda rounds: Tree(),
+    "honaker": lambda rounds: Tree(honaker=True),
+    "tree, restart 6": lambda rounds: Tree(restart=6),
+    "honaker, restart 6": lambda rounds: Tree(restart=6, honaker=True),
+    "mischarged": lambda rounds: Mischarged(Tree(), lambda rounds: 1.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rounds", [1, 2, 3, 8, 11, 32, 70])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_price_is_that_of_the_noise_drawn(layout: str, rounds: int, monkeypatch):
+    """The cost is the largest dᵀΣ⁻¹d with |d_t| <= 1: at d = (1, ..., 1), since Σ⁻¹ has no entry below 0."""
+    mechanism = LAYOUTS[layout](rounds)
+    drawn = drawn_from(mechanism, rounds, monkeypatch)
+    inverse = np.linalg.inv(drawn @ drawn.T)
+    assert inverse.min() > -1e-4 * inverse.max()
+    assert mechanism.cost(rounds) == pytest.approx(inverse.sum(), rel=1e-4)
+
+
 def nodes(rounds: int) -> list[tuple[int, int]]:
     """(first round, last round] of every completed node, by brute force."""
     spans = [(e - 2**h, e) for h in range(rounds.bit_length()) for e in range(1, rounds + 1)]
     return [(a, e) for a, e in spans if a >= 0 and e % (e - a) == 0]
 
 
-def test_tree_price_is_that_of_all_nodes_with_full_participation():
-    for rounds in (1, 2, 7, 64, 70):
-        assert Tree().cost(rounds) == sum((e - a) ** 2 for a, e in nodes(rounds))
-    assert Tree(restart=10).cost(25) == 2 * Tree().cost(10) + Tree().cost(5)
-    assert Tree(restart=1).cost(70) == Independent().cost(70)
+def in_a_running_sum(rounds: int) -> set[tuple[int, int]]:
+    """Those of them that a running sum carries: the pieces of 1..m by m's binary form."""
+    found = set()
+    for m in range(1, rounds + 1):
+        end = 0
+        for h in reversed(range(m.bit_length())):
+            if m >> h & 1:
+                found.add((end, end := end + 2**h))
+    return found
+
+
+@pytest.mark.parametrize("rounds", [*range(1, 20), 64, 70])
+def test_tree_price_is_that_of_the_nodes_released(rounds: int):
+    """Every round moves a node of height h by 1, altogether by 2^h. Right children matter to subtree estimates only."""
+    assert Tree().cost(rounds) == sum((e - a) ** 2 for a, e in in_a_running_sum(rounds))
+    assert Tree(honaker=True).cost(rounds) == sum((e - a) ** 2 for a, e in nodes(rounds))
+
+
+@pytest.mark.parametrize("honaker", [False, True])
+def test_trees_that_begin_anew_cost_what_each_costs(honaker: bool):
+    one = Tree(honaker=honaker)
+    assert Tree(restart=10, honaker=honaker).cost(25) == 2 * one.cost(10) + one.cost(5)
+    assert Tree(restart=1, honaker=honaker).cost(70) == Independent().cost(70)
+    assert one.cost(0) == 0
+
+
+def test_seventy_rounds():
+    assert (Tree().cost(70), Tree(honaker=True).cost(70)) == (6139, 8162)
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+
+
+SCALES: list[Any] = [0, 0.0, -1.0, 1e-38, 1e-170, 9.9e-7, 1.1e6, math.inf, math.nan, True, "1", None, jnp.ones(())]
+RESTARTS: list[Any] = [0, -1, 2.5, True, "2", math.nan]
+
+
+@pytest.mark.parametrize(
+    "senseless",
+    [
+        *(lambda s=s: Independent(s) for s in SCALES),
+        *(lambda s=s: as_mechanism(s) for s in [*SCALES, np.ones(2)]),
+        *(lambda r=r: Tree(restart=r) for r in RESTARTS),
+        *(lambda r=r: Diagonal(r) for r in [*RESTARTS, None]),
+        lambda: Tree(honaker=1),  # type: ignore[arg-type]
+        lambda: Tree().cost(2**24),
+        lambda: as_mechanism(Mischarged(Mischarged(Tree(), lambda r: 1.0), lambda r: 1.0)),
+        lambda: jax.jit(as_mechanism)(1.0),
+        lambda: jax.jit(Independent)(1.0),
+    ],
+)
+def test_senseless_noise_is_refused_in_words(senseless):
+    with pytest.raises(InputError, match=r"expected|restart it before"):
+        senseless()
+
+
+def test_numbers_of_any_kind_become_one_number():
+    numbers: list[Any] = [2, 2.0, np.float32(2), np.int64(2)]
+    for one in numbers:
+        assert as_mechanism(one) == Independent(2.0)
+        assert type(Independent(one).scale) is float
+
+
+def test_a_cost_is_believed_only_of_exactly_the_librarys_own():
+    class Cheap(Tree):
+        def cost(self, rounds: int) -> float:
+            return 1.0
+
+    class CheapNoise(Mischarged):
+        pass
+
+    for forged in (Cheap(), Mischarged(Cheap(), lambda rounds: 1.0), CheapNoise(Tree(), lambda rounds: 1.0)):
+        with pytest.raises(InputError, match="costs are proved"):
+            as_mechanism(forged)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_instance_cannot_carry_a_cost_of_its_own(layout: str):
+    honest = LAYOUTS[layout](3)
+    with pytest.raises(AttributeError):
+        object.__setattr__(honest, "cost", lambda rounds: 0.0)
+
+
+# --- the law ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

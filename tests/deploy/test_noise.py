@@ -126,6 +126,22 @@ def test_rounds_add_up_to_the_price_of_the_run(mechanism: Mechanism | str, round
     assert all(cost > 0 for cost in each)
 
 
+@pytest.mark.parametrize("restart", [None, 8, 6, 1])
+def test_every_beginning_of_a_run_has_paid_for_what_it_released(restart: int | None):
+    """1ᵀΣ⁻¹1 of the rounds so far, Σ the covariance of the noise that nodes draw (mechanisms.py)."""
+    tree, rounds = Tree(restart), 70
+    terms = [noise.tree_terms(tree, t) for t in range(rounds)]
+    names = sorted({node for each in terms for _, node in each})
+    drawn = np.zeros((rounds, len(names)))
+    for t, each in enumerate(terms):
+        for sign, node in each:
+            drawn[t, names.index(node)] = sign
+    paid = np.cumsum([cost_of_round(tree, t, rounds) for t in range(rounds)])
+    for so_far in range(1, rounds + 1):
+        part = drawn[:so_far]
+        assert paid[so_far - 1] == pytest.approx(np.linalg.inv(part @ part.T).sum(), rel=1e-9)
+
+
 def test_a_wrong_account_is_not_believed():
     cheap = Mischarged(Independent(1.0), lambda rounds: 0.0)
     assert sum(cost_of_round(cheap, t, 5) for t in range(5)) == 5.0

@@ -11,16 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsofim.core.budget import Budget
-from fedsofim.data.partition import split
 from fedsofim.errors import InputError
 from fedsofim.experiments.grid import points, read_dataset
 from fedsofim.experiments.grid_file import read_experiment
 from fedsofim.experiments.journal import RUNS, mend, only_process, read_runs
 from fedsofim.experiments.runner import run_experiment
-from fedsofim.methods import PUBLISHED, make
-from fedsofim.simulation import sweep
-from fedsofim.simulation.training import plan_for, train
 
 
 def results(folder: Path) -> list[dict]:
@@ -90,33 +85,3 @@ def test_a_half_line_is_cut_off(tmp_path):
 def test_two_processes_cannot_write_to_one_folder(tmp_path):
     with only_process(tmp_path), pytest.raises(InputError, match="another process"), only_process(tmp_path):
         pass
-
-
-SETTINGS = {
-    "fedgd": {"lr": 0.3},
-    "fedavg": {"client_lr": 0.2, "server_lr": 0.9, "local_steps": 2},
-    "fedfc": {"lr": 0.3, "gamma": 1.5},
-    "scaffold": {"client_lr": 0.2, "server_lr": 0.9, "local_steps": 2},
-    "fedadam": {"lr": 0.05, "beta1": 0.8, "beta2": 0.95, "tau": 0.01},
-    "fedyogi": {"lr": 0.05, "beta1": 0.8, "beta2": 0.95, "tau": 0.01},
-    "ftrl": {"lr": 0.05},
-    "adafedprox": {"client_lr": 0.2, "server_lr": 0.9, "local_steps": 2, "mu0": 0.3},
-    "fedsofim": {"lr": 0.3, "rho": 0.7, "beta": 0.8, "weight_decay": 1e-3, "bias_correction": True, "warmup": 2},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PUBLISHED)
-def test_settings_in_the_state_train_as_settings_in_the_program(name, small):
-    data = split(read_dataset("toy.npz", small.parent), 3, seed=1, iid=True)
-    settings = SETTINGS[name]
-    plain = train(data, make(name, settings), Budget(5.0), 4, seed=3)
-    fixed, numbers, hyper = sweep.divided(settings, name)
-    plan = plan_for(data, sweep.sweepable(name, fixed, numbers), Budget(5.0), 4)
-    params, trace = sweep.simulate_with(plan, data, 3, hyper)
-    assert plan.epsilon == pytest.approx(plain.plan.epsilon)
-    assert plan.ledger == plain.plan.ledger
-    np.testing.assert_allclose(np.asarray(params), np.asarray(plain.params), rtol=2e-4, atol=2e-5)
-    if name in ("fedfc", "fedsofim"):  # the search takes another way: the one-shot release made once
-        final = sweep.score(data, name, [settings], Budget(5.0), 4, seed=3)
-        assert final[0] == pytest.approx(trace.accuracy[-1], abs=2.0)

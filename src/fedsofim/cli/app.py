@@ -8,6 +8,7 @@ import typer
 
 import fedsofim
 from fedsofim.cli import certificates, deployment, experiments, federations
+from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
 from fedsofim.cli.partitions import partition
 from fedsofim.cli.prices import methods, privacy
@@ -38,7 +39,7 @@ def options(
 
 
 for command in (
-    run, privacy, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
+    run, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
     experiments.report, deployment.node, deployment.serve,
 ):  # fmt: skip
     app.command()(command)

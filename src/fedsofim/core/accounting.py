@@ -1,7 +1,16 @@
 """Whole ledgers: what charges add up to, and the noise that makes them add up to a budget.
 
-A ledger is a list of charges: everything that leaves a client, with its price. Charges on all records compose exactly
-(gaussian.py); sampled ones by privacy loss distributions, which round up.
+A ledger is a list of charges: everything that leaves a client, with its price.
+
+**What a charge costs.** A site whose mechanism costs w releases at unit noise (mechanisms.py proves each) and whose
+sums one record moves by at most ratio·clip is, at noise std = multiplier·clip, mu-GDP with mu² =
+w·(ratio/multiplier)²: the clip cancels. Charges on all records add up, mu² = Σ mu_i², exactly and adaptively
+(gaussian.py); sampled ones are bounded (sampled.py).
+
+**Calibration.** Let B be the budget's mu. A site with a share q_i gets mu_i² = q_i·B², so multiplier =
+ratio·sqrt(w/q_i)/B; the rest of B², a part 1 - Σ q_i, is for all others with one multiplier m: Σ w·ratio²/m² = (1 - Σ
+q_i)·B². Sampled sites are no dearer than that, so m is enough for them too and only gets smaller. Last, all
+multipliers grow in the last digits until the ledger's own epsilon, as `spent` computes it, is at most the budget's.
 """
 
 import math
@@ -10,8 +19,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsofim.core.budget import Budget
-from fedsofim.core.gaussian import check_positive, epsilon_of
-from fedsofim.errors import InputError
+from fedsofim.core.gaussian import check_within, epsilon_of
+from fedsofim.core.sampled import Sampled, epsilon_of_sampled, smallest_multiplier
+from fedsofim.errors import InputError, is_number
+
+#: Noise stds that float32 carries with all its digits, with room for what methods do with them.
+STDS = (1e-30, 1e30)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +50,27 @@ class Charge:
 
     def mu_squared(self, multiplier: float) -> float:
         """Cost at noise std = multiplier·clip, for a site that reads all records."""
-        return self.weight * (self.ratio / multiplier) ** 2 if multiplier > 0 else math.inf
+        if not multiplier > 0:
+            return math.inf
+        unit = self.ratio / multiplier
+        return self.weight * unit * unit  # too much for a double is infinite here; ** would raise
+
+
+def check_std(label: str, std: float) -> None:
+    """An error unless noise of this std can be drawn as it is priced."""
+    low, high = STDS
+    if not is_number(std) or not low <= std <= high:
+        raise InputError(
+            f"the noise of '{label}' would have std {std!r}; expected one from {low:g} to {high:g}, which float32 "
+            "carries; use another clip, budget or noise"
+        )
 
 
 def calibrate(charges: Sequence[Charge], budget: Budget) -> dict[Hashable, float]:
-    """The noise multiplier (std over clip) of each site, so that the whole ledger spends exactly the budget.
+    """The noise multiplier (std over clip) of each site, so that the whole ledger spends the budget and no digit more.
 
-    Sites with a `share` get that part of mu²; one common multiplier serves all others. A sampled site is priced
-    by dp-accounting's privacy loss distributions, which round up: never below the truth.
+    Sites with a `share` get that part of mu²; one common multiplier serves all others. A preset that reproduces a
+    wrong account is calibrated by it.
 
     >>> site = Charge(site=0, label="gradient", clip=10.0, ratio=2.0, releases=70, weight=70.0)
     >>> round(calibrate([site], Budget(1, 1e-5))[0] * 20**0.5, 2)  # the paper's sigma_g at n = 20
@@ -52,45 +78,46 @@ def calibrate(charges: Sequence[Charge], budget: Budget) -> dict[Hashable, float
     """
     if not charges:
         raise InputError("nothing is released, so there is nothing to calibrate; call the door in the client")
-    unpaid = {c.site: 0.0 for c in charges if c.charged == 0}
-    charges = [c if c.charged is None else replace(c, weight=c.charged) for c in charges if c.charged != 0]
-    shared = [c for c in charges if c.share is not None]
-    common = [c for c in charges if c.share is None]
-    left = 1.0 - sum(c.share or 0.0 for c in shared)
-    if (common and left <= 0) or left < -1e-12:
-        raise InputError(f"the fixed shares of the budget add up to {1 - left:g}; expected less than 1")
-    if any(c.sample < 1 for c in shared):
-        raise InputError("a sampled release cannot have a fixed share of the budget; leave its share out")
-    scale = 1.0 if common else 1.0 / (1.0 - left)  # with nothing else to pay for, the shares take everything
-    fixed = {c.site: c.ratio * math.sqrt(c.weight / (scale * (c.share or 0.0))) / budget.mu for c in shared}
-    if not common:
-        return unpaid | fixed
-    if all(c.sample == 1 for c in common):
-        multiplier = math.sqrt(sum(c.mu_squared(1.0) for c in common) / left) / budget.mu
-    else:
-        multiplier = _calibrate_sampled(charges, common, fixed, budget)
-    return unpaid | fixed | {c.site: multiplier for c in common}
+    paid, left = _paid(charges)
+    if not paid:
+        return _with_unpaid(charges, {})
+    common = [c for c in paid if c.share is None]
+    mu = budget.mu
+    part = 1.0 if common else 1.0 - left  # with nothing else to pay for, the shares take everything
+    found: dict[Hashable, float] = {
+        c.site: c.ratio * math.sqrt(c.weight / (c.share / part)) / mu for c in paid if c.share is not None
+    }
+    if common:
+        found |= dict.fromkeys((c.site for c in common), math.sqrt(sum(c.mu_squared(1.0) for c in common) / left) / mu)
+    found = _within(paid, found, budget)
+    if any(c.sample < 1 for c in common):
+        found |= dict.fromkeys((c.site for c in common), _sampled_multiplier(paid, found, budget))
+    return _with_unpaid(charges, found)
 
 
 def at_multiplier(charges: Sequence[Charge], multiplier: float) -> dict[Hashable, float]:
     """The sites' multipliers when the common one is set by hand; fixed shares keep their part of mu²."""
-    check_positive("noise multiplier", multiplier)
-    unpaid = {c.site: 0.0 for c in charges if c.charged == 0}
-    paid = [c for c in charges if c.charged != 0]
-    left = 1.0 - sum(c.share or 0.0 for c in paid)
-    total = sum(c.mu_squared(multiplier) for c in paid if c.share is None) / left
-    return unpaid | {
-        c.site: multiplier if c.share is None else c.ratio * math.sqrt(c.weight / (c.share * total)) for c in paid
-    }
+    check_within("noise multiplier", multiplier, *STDS)
+    paid, left = _paid(charges)
+    common = [c for c in paid if c.share is None]
+    if paid and not common:
+        raise InputError("every release has a fixed share of the budget, so there is no common noise multiplier to set")
+    total = sum(c.mu_squared(multiplier) for c in common) / left
+    return _with_unpaid(
+        charges,
+        {c.site: multiplier if c.share is None else c.ratio * math.sqrt(c.weight / (c.share * total)) for c in paid},
+    )
 
 
 def spent(charges: Sequence[Charge], multipliers: Mapping[Any, float], delta: float) -> float:
     """The epsilon a ledger really spends at these multipliers (inf where a release carries no noise)."""
     if any(multipliers[c.site] <= 0 for c in charges):
         return math.inf
-    if any(c.sample < 1 for c in charges):
-        return _pld_epsilon(charges, multipliers, delta)
-    return epsilon_of(mu_spent(charges, multipliers), delta)
+    sampled = [c for c in charges if c.sample < 1]
+    mu = mu_spent([c for c in charges if c.sample == 1], multipliers)
+    if not sampled:
+        return epsilon_of(mu, delta)
+    return epsilon_of_sampled(mu, [_one_by_one(c, multipliers[c.site]) for c in sampled], delta)
 
 
 def mu_spent(charges: Sequence[Charge], multipliers: Mapping[Any, float]) -> float:
@@ -100,29 +127,47 @@ def mu_spent(charges: Sequence[Charge], multipliers: Mapping[Any, float]) -> flo
     return math.sqrt(sum(c.mu_squared(multipliers[c.site]) for c in charges))
 
 
-def _pld_epsilon(charges: Sequence[Charge], multipliers: Mapping[Any, float], delta: float) -> float:
-    # dp-accounting is slow to import and needed only where records are sampled
-    import dp_accounting as dpa
-    from dp_accounting import pld
+def _one_by_one(c: Charge, multiplier: float) -> Sampled:
+    """A sampled site's releases, which all have the same noise: the audit refuses any other layout of it."""
+    return Sampled(math.sqrt(c.mu_squared(multiplier) / c.releases), c.sample, c.releases)
 
-    accountant = pld.PLDAccountant(dpa.NeighboringRelation.REPLACE_ONE)
+
+def _paid(charges: Sequence[Charge]) -> tuple[list[Charge], float]:
+    """The charges that noise is calibrated for, at what they are charged, and the part of mu² that no share holds."""
     for c in charges:
-        # its replace-one Gaussian moves by 2·sensitivity, so the multiplier is stated for the ratio 2
-        event = dpa.GaussianDpEvent(2 * multipliers[c.site] / c.ratio * math.sqrt(c.releases / c.weight))
-        sampled = event if c.sample == 1 else dpa.PoissonSampledDpEvent(c.sample, event)
-        accountant.compose(sampled, c.releases)
-    return float(accountant.get_epsilon(delta))
+        if c.charged is not None and not (is_number(c.charged) and 0 <= c.charged < math.inf):
+            raise InputError(f"'{c.label}' is charged as {c.charged!r} releases; expected a finite number >= 0")
+    paid = [c if c.charged is None else replace(c, weight=c.charged) for c in charges if c.charged != 0]
+    shares = [c for c in paid if c.share is not None]
+    held = math.fsum(c.share or 0.0 for c in shares)
+    if held > 1 + 1e-12 or (held > 1 - 1e-12 and len(shares) < len(paid)):
+        raise InputError(f"the fixed shares of the budget add up to {held:g}; expected less than 1")
+    if any(c.sample < 1 for c in shares):
+        raise InputError("a sampled release cannot have a fixed share of the budget; leave its share out")
+    return paid, 1.0 - held
 
 
-def _calibrate_sampled(charges, common, fixed: Mapping[Any, float], budget: Budget) -> float:
-    from scipy.optimize import brentq  # as slow to import as dp-accounting, which it comes with
+def _with_unpaid(charges: Sequence[Charge], found: dict[Hashable, float]) -> dict[Hashable, float]:
+    """Multipliers of all sites, checked. What nobody pays for has none: its noise is stated in the data's units."""
+    for c in charges:
+        if c.site in found:
+            check_std(c.label, found[c.site] * c.clip)
+    return {c.site: 0.0 for c in charges if c.charged == 0} | found
 
-    def excess(log_multiplier: float) -> float:
-        multipliers = {**fixed, **{c.site: math.exp(log_multiplier) for c in common}}
-        return budget.epsilon - _pld_epsilon(charges, multipliers, budget.delta)
 
-    full = math.log(math.sqrt(sum(c.mu_squared(1.0) for c in common)) / budget.mu)
-    low = full - 1.0
-    while excess(low) > 0:
-        low -= 1.0
-    return math.exp(brentq(excess, low, full + 0.5, xtol=1e-4)) * (1 + 2e-4)  # type: ignore[arg-type]  # never below the root
+def _within(paid: Sequence[Charge], found: dict[Hashable, float], budget: Budget) -> dict[Hashable, float]:
+    """The multipliers, grown in their last digits until the ledger's own epsilon is at most the budget's."""
+    grown, more = found, 2.0**-52
+    while spent(paid, grown, budget.delta) > budget.epsilon:
+        grown, more = {site: m * (1 + more) for site, m in found.items()}, 2 * more
+    return grown
+
+
+def _sampled_multiplier(paid: Sequence[Charge], full: Mapping[Hashable, float], budget: Budget) -> float:
+    """The common multiplier of a ledger in which some sites sample: at most the one for reading all records."""
+    common = [c for c in paid if c.share is None]
+
+    def epsilon(multiplier: float) -> float:
+        return spent(paid, {**full, **dict.fromkeys((c.site for c in common), multiplier)}, budget.delta)
+
+    return smallest_multiplier(epsilon, budget.epsilon, full[common[0].site], min(c.sample for c in common))

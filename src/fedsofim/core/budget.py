@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedsofim.core.gaussian import check_positive, check_probability, mu_of
+from fedsofim.core.gaussian import EPSILONS, check_delta, check_within, mu_of
 from fedsofim.errors import InputError
 
 
@@ -20,8 +20,8 @@ class Budget:
     delta: float = 1e-5
 
     def __post_init__(self) -> None:
-        check_positive("epsilon", self.epsilon, f"; a run without noise is fs.NO_PRIVACY, written {WITHOUT}")
-        check_probability("delta", self.delta)
+        check_within("epsilon", self.epsilon, *EPSILONS, f"; a run without noise is fs.NO_PRIVACY, written {WITHOUT}")
+        check_delta(self.delta)
 
     @property
     def mu(self) -> float:

@@ -1,8 +1,17 @@
 """How the noise of one release site is laid out over the rounds, and how many unit releases that is worth.
 
-A mechanism draws the noise of round t in units of the site's std, and states its `cost`: the squared
-sensitivity of everything the site releases over the run, for records that move each sum by one unit and noise
-of unit std. Independent noise of unit std over T rounds costs T.
+A mechanism draws the noise of round t in units of the site's std, and states its `cost`: the squared sensitivity of
+everything the site releases over the run, for records that move each sum by one unit and noise of unit std.
+
+**What the cost is.** The site releases y_t = S_t + z_t, t = 1..T. One record moves S_t by a vector d_t, |d_t| <= 1,
+which may depend on what was released before; z is Gaussian with covariance Σ over the rounds (the same in every
+coordinate). Whitened by Σ = LLᵀ, round t moves by (L⁻¹d)_t given the past, so all rounds are mu-GDP (gaussian.py)
+with
+
+    mu² = max over |d_t| <= 1 of dᵀΣ⁻¹d,    the cost.
+
+Where Σ⁻¹ has no entry below 0 the maximum is at d = (1, ..., 1), and the cost is 1ᵀΣ⁻¹1. That is so for all mechanisms
+here; tests/core/test_mechanisms.py computes both from the noise that is really drawn, for T up to 70.
 """
 
 import math
@@ -14,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from fedsofim.core.normals import normal
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, expect_whole, is_number, is_whole
 
 
 class Mechanism(Protocol):
@@ -29,9 +38,14 @@ class Mechanism(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+SCALES = (1e-6, 1e6)  # of a release's noise, in the site's std: float32 draws these without loss
+
+
+@dataclass(frozen=True, slots=True)
 class Independent:
     """Fresh noise every round, `scale` times the site's std.
+
+    Cost: Σ = scale²·I, so dᵀΣ⁻¹d = Σ_t |d_t|²/scale² <= T/scale², reached when every round moves by 1.
 
     >>> Independent().cost(rounds=70), Independent(scale=2.0).cost(rounds=70)
     (70.0, 17.5)
@@ -40,8 +54,10 @@ class Independent:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.scale > 0:
-            raise InputError(f"noise scale is {self.scale}; a release needs noise: expected a number above 0")
+        low, high = SCALES
+        if not is_number(self.scale) or not low <= self.scale <= high:
+            raise InputError(f"noise scale is {self.scale!r}; expected a number from {low:g} to {high:g}")
+        object.__setattr__(self, "scale", float(self.scale))  # one number, priced and drawn alike
 
     def cost(self, rounds: int) -> float:
         return rounds / self.scale**2
@@ -59,26 +75,32 @@ def draw_tree(mechanism: Mechanism, key: jax.Array, round: jax.Array, like: Sequ
 
 
 def as_mechanism(noise: "float | Mechanism") -> Mechanism:
-    """A plain number means independent noise of that size; a cost is believed only of the library's own mechanisms."""
-    if isinstance(noise, int | float):
-        return Independent(float(noise))
+    """A plain number means independent noise of that size; a cost is believed only of the library's own mechanisms.
+
+    Exactly those types: a subclass could state another cost, and a number known only at run time could be any.
+    """
+    if is_number(noise):
+        return Independent(float(noise))  # type: ignore[arg-type]
     inner = noise.noise if type(noise) is Mischarged else noise
     if type(inner) not in (Independent, Diagonal, Tree):
         raise InputError(
             f"noise is {noise!r}; expected a number, or Independent, Diagonal or Tree, whose costs are proved"
         )
-    return noise
+    return noise  # type: ignore[return-value]
 
 
 # --- noise laid out over the rounds -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Diagonal:
     """Independent noise growing over the rounds, std at round t ∝ (T-t)^(-1/4), scaled so that the cost is T.
 
     Noise of round t stays in every later running sum, T-t of them, so early rounds deserve less of it: among
     independent noises this has the least total squared error of the running sums for its cost.
+
+    Cost: Σ is diagonal with σ_t² = a·(T-t)^(-1/2) for t = 0..T-1 and a = Σ_t sqrt(T-t)/T, so the cost is
+    Σ_t 1/σ_t² = Σ_t sqrt(T-t)/a = T, reached when every round moves by 1.
 
     >>> round(Diagonal(rounds=70).cost(rounds=70), 6)
     70.0
@@ -86,14 +108,16 @@ class Diagonal:
 
     rounds: int
 
+    def __post_init__(self) -> None:
+        expect_whole("the schedule's number of rounds", self.rounds, 1)
+
     def cost(self, rounds: int) -> float:
         if rounds != self.rounds:
             raise InputError(f"the schedule is for {self.rounds} rounds, not {rounds}; make a new one")
         return float(rounds)
 
     def draw(self, key: jax.Array, round: jax.Array, shape: Sequence[int], dtype) -> jax.Array:
-        # Σ_t 1/scale_t² must be T, and 1/scale_t² ∝ sqrt(T-t)
-        mean = sum(math.sqrt(left) for left in range(1, self.rounds + 1)) / self.rounds
+        mean = sum(math.sqrt(left) for left in range(1, self.rounds + 1)) / self.rounds  # a
         scale = jnp.sqrt(mean) * (self.rounds - round).astype(dtype) ** -0.25
         return scale.astype(dtype) * normal(jax.random.fold_in(key, round), shape, dtype)
 
@@ -101,31 +125,50 @@ class Diagonal:
 _HEIGHT_STEP = 2**24  # node ids: height·2^24 + last round of the node; so a leaf's id is its round
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tree:
     """Binary-tree noise: the running sum of what is released carries the noise of O(log t) tree nodes.
 
-    Every completed node over 2^h rounds has one Gaussian of the site's std. The running sum after m rounds
-    carries one node for each 1 in m's binary form; what is drawn at a round is the change of that noise. A
-    record takes part in every round, so it moves a node of height h by 2^h, and the tree over T rounds costs
-    Σ_h floor(T/2^h)·4^h. `restart` begins a new tree every so many rounds; restart=1 is independent noise.
-    `honaker` estimates each node from its whole subtree, free of charge: level j below a node of height h
-    gets weight 2^-j/(2 - 2^-h), and the noise variance falls towards half.
+    A node of height h covers 2^h rounds, ending at a multiple of 2^h, and has one Gaussian of the site's std. The
+    running sum after m rounds carries one node for each 1 in m's binary form; what is drawn at a round is the change
+    of that noise. `restart` begins a new tree every so many rounds; restart=1 is independent noise. `honaker`
+    estimates each node from its whole subtree: level j below a node of height h gets weight 2^-j/(2 - 2^-h), and the
+    noise variance falls towards half.
 
-    >>> Tree().cost(rounds=70), Tree(restart=1).cost(rounds=70)
-    (8162.0, 70.0)
+    Cost, plain. A node in a running sum ends at k·2^h with k odd: its bit is the lowest of that prefix of m. So round
+    m brings in exactly one new node, that of height h(m), the number of 0s at the end of m, and given the past what
+    is released tells that node's sum plus its own fresh Gaussian, no more. A record moves the sum over the node's
+    2^h(m) rounds by at most 2^h(m), with equality when every round moves alike. The cost is therefore
+    Σ_{m=1..T} 4^h(m), which is Σ_h ceil(floor(T/2^h)/2)·4^h, exactly.
+
+    Cost, honaker. Everything released is computed from all completed nodes, right children too, of which a record
+    moves one of height h by at most 2^h: at most Σ_h floor(T/2^h)·4^h. It is no less: if all rounds move alike, the
+    likelihood ratio of all nodes' values is a function of Σ 2^h·(value), which for a complete subtree of height H is
+    2^H·(2 - 2^-H) times its root's estimate, and the roots' estimates are differences of released running sums.
+
+    >>> Tree().cost(rounds=70), Tree(honaker=True).cost(rounds=70), Tree(restart=1).cost(rounds=70)
+    (6139.0, 8162.0, 70.0)
     """
 
     restart: int | None = None
     honaker: bool = False
 
     def __post_init__(self) -> None:
-        if self.restart is not None and self.restart < 1:
-            raise InputError(f"restart is {self.restart}; expected a number of rounds >= 1, or none")
+        if self.restart is not None and (not is_whole(self.restart) or self.restart < 1):
+            raise InputError(f"restart is {self.restart!r}; expected a whole number of rounds >= 1, or none")
+        if not isinstance(self.honaker, bool):
+            raise InputError(f"honaker is {self.honaker!r}; expected true or false")
 
     def cost(self, rounds: int) -> float:
-        full, rest = divmod(rounds, self.restart or rounds)
-        return float(full * _tree_cost(self.restart or rounds) + _tree_cost(rest))
+        if min(rounds, self.restart or rounds) >= _HEIGHT_STEP:
+            raise InputError(f"a tree over {rounds} rounds is too large; restart it before {_HEIGHT_STEP}")
+        full, rest = divmod(rounds, self.restart or max(rounds, 1))
+        return float(full * self._tree_cost(self.restart or rounds) + self._tree_cost(rest))
+
+    def _tree_cost(self, rounds: int) -> int:
+        """Of one tree: how many nodes of each height count, times 4^height."""
+        every = [rounds >> h for h in range(rounds.bit_length())]
+        return sum((n if self.honaker else (n + 1) // 2) * 4**h for h, n in enumerate(every))
 
     def spread(self, rounds: int) -> float:
         """Mean noise variance of the running sums, relative to that of independent noise of the same std."""
@@ -156,10 +199,6 @@ class Tree:
 def tree_levels(rounds: int) -> float:
     """Nodes of a tree that cover one round: its cost if a record took part in one round only."""
     return float(math.ceil(math.log2(rounds)) + 1)
-
-
-def _tree_cost(rounds: int) -> int:
-    return sum((rounds >> h) * 4**h for h in range(rounds.bit_length()))
 
 
 def _plain_change(node: Callable, m, top, zero: jax.Array) -> jax.Array:
@@ -193,11 +232,12 @@ def _honaker_change(node: Callable, m, top, zero: jax.Array) -> jax.Array:
 # --- wrong accounts, reproduced -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Mischarged:
     """`noise`, calibrated as if it cost `charged(rounds)`: only for rerunning numbers with a wrong account.
 
-    The cost stays the true one, so the epsilon reported is what is really spent. Where `charged` is 0, the
+    The cost stays that of `noise`, whose draws these are, so the epsilon reported is what is really spent: the wrong
+    number only decides how large the noise is, never what is said about it. Where `charged` is 0, the
     noise is not calibrated at all: its scale is a std in the data's own units, and epsilon is infinite.
     """
 

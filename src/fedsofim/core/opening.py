@@ -47,6 +47,9 @@ def check_known(jaxpr: Any) -> None:
     for eqn in program.eqns:
         if eqn.primitive is not dp_release:
             _known(eqn)
+        for atom in eqn.invars:
+            if isinstance(atom, Literal):
+                check_captured(atom.val)
         for inner in _programs(eqn):
             check_known(inner)
 

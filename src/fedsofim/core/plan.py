@@ -23,8 +23,8 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.programs import Public, read_programs
 from fedsofim.core.records import block_shape
-from fedsofim.core.site import MAX_SITES
-from fedsofim.errors import InputError, expect_whole, is_number, is_whole, one_of
+from fedsofim.core.site import MAX_SITES, check_clip
+from fedsofim.errors import InputError, expect_whole, is_whole, one_of
 
 Trust = Literal["local", "secure-sum"]
 Weights = Literal["uniform", "size"]
@@ -161,7 +161,7 @@ def make_plan(
         shape=shape, classes=classes, blocks=block_shape(sizes), clients=len(sizes), rounds=rounds, clip=clip
     )
     programs = read_programs(method, model, standardize, public)
-    return Plan(
+    plan = Plan(
         method=method,
         model=model,
         programs=programs,
@@ -175,6 +175,17 @@ def make_plan(
         weights=weights,
         standardize=standardize,
     )
+    _check_stds(plan)
+    return plan
+
+
+def _check_stds(plan: Plan) -> None:
+    """Noise that float32 cannot carry as it was priced is an error, for one client's sum and for the mean of all."""
+    if plan.budget.private:
+        for phase, program in plan.programs.items():
+            for site, std in zip(program.sites, plan.stds(phase), strict=True):
+                accounting.check_std(site.label, std)
+                accounting.check_std(site.label, std * plan.noise_gain)
 
 
 def _multipliers(
@@ -202,8 +213,7 @@ def _check_noise(budget: Any, multiplier: float | None) -> None:
 
 def _check(sizes: Sequence[int], rounds: int, clip: float, trust: str, weights: str) -> None:
     expect_whole("rounds", rounds, 1)
-    if not is_number(clip) or not clip > 0:
-        raise InputError(f"clip is {clip!r}; expected a number above 0")
+    check_clip(clip)
     if len(sizes) == 0 or not all(is_whole(s) and s >= 1 for s in sizes):
         raise InputError(f"client sizes are {list(sizes)}; expected at least one client with at least one record each")
     one_of("trust", trust, get_args(Trust))

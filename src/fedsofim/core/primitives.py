@@ -58,7 +58,7 @@ RULES = dict.fromkeys(_PURE.split(), Rule.PURE) | dict.fromkeys(PROGRAM_OF, Rule
 _HOMES = (
     "jax.extend.core.primitives", "jax._src.lax.lax", "jax._src.lax.slicing", "jax._src.lax.linalg", "jax._src.prng",
     "jax._src.lax.other", "jax._src.lax.special", "jax._src.ad_checkpoint", "jax._src.lax.control_flow",
-    "jax._src.lax.windowed_reductions", "jax._src.random.prng",
+    "jax._src.lax.windowed_reductions", "jax._src.random.core", "jax._src.random.prng",
 )  # fmt: skip
 
 

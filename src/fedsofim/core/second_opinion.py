@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 
 def _compiled(program: Program, inputs: Inputs) -> Callable[[int, int, int], Seen]:
     """look(round, seed of the key, seed of the records): a round of the program, mapped over clients as simulated."""
-    given = _stand_ins(inputs)
+    given = stand_ins(inputs)
 
     def look(given: Inputs, keys: jax.Array, seed: jax.Array, t: jax.Array) -> Seen:
         shared = replace(given, records=_records(inputs.records, seed), round=t)
@@ -99,7 +99,7 @@ def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence, keys: list) -> list:
         if eqn.primitive is dp_release:
             op = operands(values)
             keys.append(_words(op.key, op.round))
-            out = [_constants(v.aval) for v in eqn.outvars]
+            out = [constants(v.aval) for v in eqn.outvars]
         elif eqn.primitive.name == "scan" and releases_in(eqn.params["jaxpr"]):
             out = _scan(eqn.params, values, keys)
         else:
@@ -132,7 +132,7 @@ def _words(key: jax.Array, round: Any) -> jax.Array:
 # --- what stands in for what is not there -------------------------------------------------------------------
 
 
-def _constants(aval: Any) -> np.ndarray:
+def constants(aval: Any) -> np.ndarray:
     """Numbers in place of a release, or of a public input: always the same."""
     if not jnp.issubdtype(aval.dtype, jnp.inexact):
         return np.ones(aval.shape, aval.dtype)
@@ -142,13 +142,13 @@ def _constants(aval: Any) -> np.ndarray:
 _PATTERN = np.random.default_rng(0).uniform(0.1, 1.0, 97)
 
 
-def _stand_ins(inputs: Inputs) -> Inputs:
+def stand_ins(inputs: Inputs) -> Inputs:
     """Public inputs of the right form, without records: those are made where they are used."""
 
     def one(leaf: Any) -> Any:
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
             return jax.random.wrap_key_data(np.ones((*leaf.shape, 2), np.uint32))
-        return _constants(leaf)
+        return constants(leaf)
 
     return jax.tree.map(one, replace(inputs, records=(), key=()))
 

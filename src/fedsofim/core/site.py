@@ -17,6 +17,8 @@ from fedsofim.errors import InputError, Refused, is_number, is_whole
 MAX_SITES = 64  # in one program; local steps belong in door.scan, which is one site
 SMALLEST_CLIP, LARGEST_CLIP = 1e-9, 1e9  # beyond, float32 has no room for records, sums and noise beside each other
 
+SMALLEST_SAMPLE = 1e-9  # below, no record would ever take part
+
 
 class Site(NamedTuple):
     """Everything fixed about one release, as the audit reads it from the program."""
@@ -35,8 +37,8 @@ def check_site(site: Site) -> None:
     if not is_whole(site.number) or not 0 <= site.number < MAX_SITES:
         raise Refused(f"more than {MAX_SITES} releases are written out in one program; use door.scan")
     check_clip(site.clip, unpaid=type(site.noise) is Mischarged)
-    if not is_number(site.sample) or not 0 < site.sample <= 1:
-        raise InputError(f"sample is {site.sample!r}; expected a probability above 0 and at most 1")
+    if not is_number(site.sample) or not SMALLEST_SAMPLE <= site.sample <= 1:
+        raise InputError(f"sample is {site.sample!r}; expected a probability from {SMALLEST_SAMPLE:g} to 1")
     if site.share is not None and not (is_number(site.share) and 0 < site.share < 1):
         raise InputError(f"share is {site.share!r}; expected a part of the budget strictly between 0 and 1")
     replace(as_mechanism(site.noise))  # type: ignore[type-var]  # made anew, so its own checks run again
@@ -75,6 +77,8 @@ def _check_vector(label: str, vector: PerRecord) -> None:
         raise Refused(
             f"the per-record function of '{label}' gives other shapes than it states; use the door as it is given"
         )
+    if not sum(math.prod(shape) for shape, _ in found):
+        raise InputError(f"the per-record function of '{label}' returned no numbers; expected at least one")
     for _, dtype in found:
         if not jnp.issubdtype(dtype, jnp.floating):
             raise InputError(f"the per-record function returned {dtype}; expected floats, so cast with astype")

@@ -6,9 +6,9 @@ else runs as it stands: after a release nothing touches records, so nothing else
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +16,12 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Literal
 
-from fedsofim.core.audit import Inputs, Program
+from fedsofim.core.audit import Inputs, Program, output_names
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr, releases_in
+from fedsofim.core.primitives import Rule, rule_of
+from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release, operands
+from fedsofim.core.second_opinion import constants, stand_ins
 from fedsofim.core.site import Site
 from fedsofim.deploy.exact_sums import exact_sum
 from fedsofim.deploy.noise import BITS, Bits, draw, laid_out, lattice_std, scale_of_round
@@ -46,17 +49,47 @@ class Masked:
 def run_masked(program: Program, inputs: Inputs, how: Masked, secrets: Secrets) -> np.ndarray:
     """The masked release of a program that releases one gradient, as 64-bit words."""
     out: list[np.ndarray] = []
-    walker = _Walker(secrets, {}, int(inputs.round), how, out)
-    walker.jaxpr(program.jaxpr.jaxpr, program.jaxpr.consts, jax.tree.leaves(inputs), "")
+    _stepped(program, inputs, _Releases(secrets, {}, int(inputs.round), how, out))
     (words,) = out
     return words
 
 
 def run(program: Program, inputs: Inputs, stds: Mapping[int, float], secrets: Secrets) -> tuple[Any, Any]:
     """(upload, memory) of a client whose records are real. `stds`: of each site's noise, as priced."""
-    walker = _Walker(secrets, stds, int(inputs.round))
-    flat = walker.jaxpr(program.jaxpr.jaxpr, program.jaxpr.consts, jax.tree.leaves(inputs), "")
+    flat = _stepped(program, inputs, _Releases(secrets, stds, int(inputs.round)))
     return jax.tree.unflatten(program.outputs, flat)
+
+
+def confirm_alone(program: Program, shapes: Inputs) -> None:
+    """A second opinion on how a node runs a program, before a record is read: the same steps, without releases.
+
+    As core/second_opinion.py does for the simulator: with every release replaced by constants, what the steps give must
+    not change with the records, and no two releases may draw their noise by one label.
+    """
+    first, second = (_without_releases(program, shapes, value) for value in (0.0, 1.0))
+    for name, a, b in zip(output_names(program.outputs), first.outputs, second.outputs, strict=True):
+        if np.asarray(a).tobytes() != np.asarray(b).tobytes():
+            raise Refused(f"{name} changed with the records while every release stayed the same: it leaks")
+    if len(set(first.labels)) != len(first.labels):
+        raise Refused("two releases of a node would draw the same noise; call the door anew for every release")
+
+
+class _Seen(NamedTuple):
+    outputs: list
+    labels: list[str]
+
+
+def _without_releases(program: Program, shapes: Inputs, value: float) -> _Seen:
+    labels: list[str] = []
+
+    def release(site: Site, values: list, path: str) -> list:
+        labels.append(_label(site, path))
+        return [constants(s) for s in site.query.outputs(operands(values).consts)]
+
+    # one number, seen in the records' shapes: an honest program never looks at it
+    records = Records(*(np.broadcast_to(np.asarray(value, a.dtype), a.shape) for a in shapes.records))
+    given = replace(stand_ins(shapes), records=records, key=jax.random.key(0), round=jnp.int32(0))
+    return _Seen(_stepped(program, given, release), labels)
 
 
 def coordinates(jaxpr: Any) -> dict[int, int]:
@@ -70,54 +103,71 @@ def coordinates(jaxpr: Any) -> dict[int, int]:
     return found
 
 
+Release = Callable[[Site, list, str], list]
+
+
+def _stepped(program: Program, inputs: Inputs, release: Release) -> list:
+    """What a program gives, equation by equation; `release` answers wherever it says `dp_release`."""
+    return _steps(program.jaxpr.jaxpr, program.jaxpr.consts, jax.tree.leaves(inputs), "", release)
+
+
+def _steps(jaxpr: Any, consts: Sequence, args: Sequence, path: str, release: Release) -> list:
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(atom):
+        return atom.val if isinstance(atom, Literal) else env[atom]
+
+    for eqn in jaxpr.eqns:
+        env.update(zip(eqn.outvars, _step(eqn, [read(a) for a in eqn.invars], path, release), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _step(eqn: Any, values: list, path: str, release: Release) -> list:
+    if eqn.primitive is dp_release:
+        return release(eqn.params["site"], values, path)
+    if not any(releases_in(j) for p in eqn.params.values() for j in jaxprs_in(p)):
+        out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+        return out if eqn.primitive.multiple_results else [out]
+    if rule_of(eqn.primitive) is Rule.SCAN:
+        return _scan(eqn.params, values, path, release)
+    raise Refused(f"a release stands inside '{eqn.primitive.name}'; use door.scan")
+
+
+def _scan(p: dict, values: list, path: str, release: Release) -> list:
+    """Local steps, one after another, each with releases (so noise) of its own."""
+    start = p["num_consts"] + p["num_carry"]
+    consts, carry, xs = values[: p["num_consts"]], values[p["num_consts"] : start], values[start:]
+    steps = range(p["length"])[::-1] if p["reverse"] else range(p["length"])
+    ys: list[list] = []
+    for i in steps:
+        out = _steps(*open_jaxpr(p["jaxpr"]), [*consts, *carry, *(x[i] for x in xs)], f"{path}/{i}", release)
+        carry, y = out[: p["num_carry"]], out[p["num_carry"] :]
+        ys.append(y)
+    ordered = ys[::-1] if p["reverse"] else ys
+    return [*carry, *(jnp.stack(column) for column in zip(*ordered, strict=True))]
+
+
+def _label(site: Site, path: str) -> str:
+    """Which release of a request this is: its number, and the step of every loop around it."""
+    return f"{site.number}{path}"
+
+
 @dataclass(frozen=True)
-class _Walker:
+class _Releases:
+    """The releases of one request on real records."""
+
     secrets: Secrets
     stds: Mapping[int, float]
     round: int
     masked: Masked | None = None
     words: list[np.ndarray] = field(default_factory=list)  # where a masked release goes; the program sees zeros
 
-    def jaxpr(self, jaxpr, consts: Sequence, args: Sequence, path: str) -> list:
-        env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
-
-        def read(atom):
-            return atom.val if isinstance(atom, Literal) else env[atom]
-
-        for eqn in jaxpr.eqns:
-            env.update(zip(eqn.outvars, self.equation(eqn, [read(a) for a in eqn.invars], path), strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
-
-    def equation(self, eqn, values: list, path: str) -> list:
-        if eqn.primitive is dp_release:
-            return self.release(eqn.params["site"], values, path)
-        inner = [j for p in eqn.params.values() for j in jaxprs_in(p)]
-        if not any(releases_in(j) for j in inner):
-            out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
-            return out if eqn.primitive.multiple_results else [out]
-        if eqn.primitive.name == "scan":
-            return self.scan(eqn.params, values, path)
-        raise Refused(f"a release stands inside '{eqn.primitive.name}'; use door.scan")
-
-    def scan(self, p: dict, values: list, path: str) -> list:
-        """Local steps, one after another, each with releases (so noise) of its own."""
-        start = p["num_consts"] + p["num_carry"]
-        consts, carry, xs = values[: p["num_consts"]], values[p["num_consts"] : start], values[start:]
-        steps = range(p["length"])[::-1] if p["reverse"] else range(p["length"])
-        ys: list[list] = []
-        for i in steps:
-            out = self.jaxpr(*open_jaxpr(p["jaxpr"]), [*consts, *carry, *(x[i] for x in xs)], f"{path}/{i}")
-            carry, y = out[: p["num_carry"]], out[p["num_carry"] :]
-            ys.append(y)
-        ordered = ys[::-1] if p["reverse"] else ys
-        return [*carry, *(jnp.stack(column) for column in zip(*ordered, strict=True))]
-
-    def release(self, site: Site, values: list, path: str) -> list:
+    def __call__(self, site: Site, values: list, path: str) -> list:
         op = operands(values)
         shapes = site.query.outputs(op.consts)
         coordinates = sum(math.prod(s.shape) for s in shapes)
-        label = f"{site.number}{path}"
+        label = _label(site, path)
         x, y, weight = (
             np.asarray(a).reshape(-1, *a.shape[2:]) for a in (op.records.x, op.records.y, op.records.weight)
         )

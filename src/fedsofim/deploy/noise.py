@@ -176,13 +176,16 @@ def laid_out(mechanism: Mechanism) -> bool:
 
 
 def cost_of_round(mechanism: Mechanism, round: int, rounds: int) -> float:
-    """What round `round` adds to mechanism.cost(rounds): over a whole run it adds up to that."""
+    """What round `round` adds to the cost of the rounds before it; over a whole run, mechanism.cost(rounds).
+
+    A run that ends early has paid for what it released. A tree's round pays for the nodes it completes, which for the
+    plain tree is one, of height h: 4^h (mechanisms.py).
+    """
     mechanism = _inner(mechanism)
     if isinstance(mechanism, Diagonal):
         return scale_of_round(mechanism, round) ** -2
     if isinstance(mechanism, Tree):
-        before = _tree_so_far(mechanism, round) if round else 0.0
-        return _tree_so_far(mechanism, round + 1) - before
+        return mechanism.cost(round + 1) - mechanism.cost(round)
     return mechanism.cost(rounds) / rounds
 
 
@@ -223,7 +226,3 @@ def tree_terms(tree: Mechanism, round: int) -> Sequence[tuple[int, str]]:
 
 def _inner(mechanism: Mechanism) -> Mechanism:
     return mechanism.noise if isinstance(mechanism, Mischarged) else mechanism
-
-
-def _tree_so_far(tree: Tree, rounds: int) -> float:
-    return Tree(tree.restart).cost(rounds)

@@ -26,6 +26,7 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.programs import Public, input_shapes, read_programs
 from fedsofim.core.records import block_shape
+from fedsofim.deploy.execute import confirm_alone
 from fedsofim.deploy.secure_sum import as_peers
 from fedsofim.errors import InputError, Refused
 from fedsofim.extensions import is_file
@@ -153,13 +154,16 @@ def _programs(text: str, size: int) -> Programs:
         rounds=job.rounds,
         clip=job.clip,
     )
-    return Programs(
+    programs = Programs(
         method=method,
         model=model,
         by_phase=read_programs(method, model, how, public),
         shapes=input_shapes(method, model, public),
         standardize=how,
     )
+    for phase, program in programs.by_phase.items():
+        confirm_alone(program, programs.inputs(phase))
+    return programs
 
 
 def used_state(programs: Programs) -> list[int]:

@@ -1,7 +1,8 @@
 """The methods by name. A module here with a function of its own name is a method: adding one is one file.
 
 A factory's keyword parameters with their defaults are what `--set name=value` may set; `PRESETS` in the module
-may hold named settings, by epsilon where they depend on the budget. A method of one's own needs no edit here: it is a
+may hold named settings, by epsilon where they depend on the budget, and `SWEPT` the numbers that touch no price and may
+be inputs of a compiled program (all others are compiled in). A method of one's own needs no edit here: it is a
 file, `make("./heavyball.py")`, or comes with an installed package (extensions.py).
 """
 
@@ -119,6 +120,17 @@ def parameters(name: str) -> dict[str, Any]:
 def presets(name: str) -> dict[str, Any]:
     """A method's named settings."""
     return getattr(_found(name)[1], "PRESETS", {})
+
+
+def swept(name: str) -> tuple[str, ...]:
+    """The numbers of a method that a sweep may make inputs of one compiled program; none of a stranger's.
+
+    A stranger's method may look at its numbers in Python, which inputs cannot be.
+
+    >>> swept("fedfc")
+    ('lr', 'gamma')
+    """
+    return getattr(_own()[name], "SWEPT", ()) if name in PUBLISHED else ()
 
 
 def _preset(name: str, preset: str, epsilon: float | None) -> dict[str, Any]:

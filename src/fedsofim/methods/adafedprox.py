@@ -38,6 +38,9 @@ def many_steps(local_steps: int, client_lr: Any = None, server_lr: Any = None, m
     return fedavg_steps(local_steps, client_lr, server_lr)._replace(name="adafedprox", client=client)
 
 
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("client_lr", "server_lr", "mu0")
+
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {
     "paper-resnet20": {

@@ -34,5 +34,8 @@ def many_steps(local_steps: int, client_lr: Any = None, server_lr: Any = None) -
     return Method("fedavg", client, server)
 
 
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("client_lr", "server_lr")
+
 #: Behind the published ResNet-20 tables: one local step, which makes it DP-FedGD.
 PRESETS = {"paper-resnet20": {"local_steps": 1, "client_lr": 0.1, "server_lr": 1.0}}

@@ -63,6 +63,9 @@ def fedfc(
     return Method("fedfc", OneGradient(), server, init, setup=setup, note=_NOTE if as_published else "")
 
 
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("lr", "gamma")
+
 #: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published account.
 _PAPER = {0.5: (0.4, 2.0), 1.0: (0.3, 1.0), 5.0: (2.0, 5.0), 10.0: (0.5, 5.0)}
 PRESETS = with_published({epsilon: {"lr": lr, "gamma": gamma} for epsilon, (lr, gamma) in _PAPER.items()})

@@ -11,5 +11,8 @@ def fedgd(lr: float | None = None) -> Method:
     return server_method("fedgd", lambda facts: scale_by_step(lr, lambda d: gradient_step(facts, d)))
 
 
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("lr",)
+
 #: Behind the published tables.
 PRESETS = {"paper-resnet20": {"lr": 0.1}}

@@ -48,6 +48,9 @@ def fedsofim(
     return server_method("fedsofim", optimizer)
 
 
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("lr", "rho", "beta", "weight_decay")
+
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {
     "paper-resnet20": {

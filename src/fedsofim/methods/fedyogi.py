@@ -13,6 +13,9 @@ def fedyogi(
     return adaptive_method("fedyogi", lr, scale)
 
 
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("lr", "beta1", "beta2", "tau")
+
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {
     "paper-resnet20": {

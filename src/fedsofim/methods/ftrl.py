@@ -2,7 +2,8 @@
 
 The running sums' noise comes from a binary tree, or is independent with a schedule; what leaves at round t is
 the gradient with the change of that noise (mechanisms.py), so the server only adds up. Every record takes
-part in every round and the tree is charged for that: Σ_h floor(T/2^h)·4^h unit releases, 8162 at T = 70.
+part in every round and the tree is charged for that, exactly: 6139 unit releases at T = 70, 8162 with subtree estimates
+(noise="honaker").
 """
 
 import math
@@ -45,6 +46,9 @@ def ftrl(
         "ftrl", optimizer, OneGradient(Diagonal) if noise == "diagonal" else client, _NOTE if as_published else ""
     )
 
+
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("lr",)
 
 #: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published noise.
 PRESETS = with_published({0.5: {"lr": 2.5}, 1.0: {"lr": 3.0}, 5.0: {"lr": 7.0}, 10.0: {"lr": 8.0}})

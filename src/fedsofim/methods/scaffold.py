@@ -47,6 +47,9 @@ def scaffold(
     return Method("scaffold", client, server, init=zeros, memory=zeros, note=_NOTE if as_published else "")
 
 
+#: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
+SWEPT = ("client_lr", "server_lr")
+
 #: Settings behind the published ResNet-20 tables, by epsilon: at true cost, and with the published noise.
 PRESETS = with_published(
     {

@@ -1,14 +1,17 @@
 """Many settings and seeds of one method in one compiled program: the settings travel in the server's state.
 
 A method's numbers are normally constants of its program, so each setting compiles anew, and compiling takes longer
-than running. Here they are inputs. The ledger is read from this program as from any other, and since a step size
-does not change what is released, every setting costs the same.
+than running. Here some are inputs: those that the method declares (`SWEPT`), which touch no price. The ledger is read
+from this program as from any other, and every setting of those numbers costs the same. All others are compiled in.
+
+A number that travels in the state is not known where a method is built, priced or asked once. There it is a value that
+nothing can be computed from: whatever tries is an error, so a wrong declaration cannot run as another setting.
 """
 
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -73,7 +76,7 @@ def _sweepable(factory: Callable[..., Method], fixed: tuple[tuple[str, Any], ...
     def build(hyper: Any) -> Method:
         return factory(**dict(fixed), **{n: hyper[i] for i, n in enumerate(numbers)})
 
-    plain = build([0.5] * len(numbers))  # any legal numbers: only the method's shape is taken from it
+    plain = _without_numbers(build, len(numbers))
 
     def client(door: Any, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
         return build(state[0]).client(door, params, state[1], memory)
@@ -82,29 +85,54 @@ def _sweepable(factory: Callable[..., Method], fixed: tuple[tuple[str, Any], ...
         params, inner = build(state[0]).server(mean, state[1], params, facts)
         return params, (state[0], inner)
 
-    def init(params: Any) -> Any:
-        return jnp.full(len(numbers), 0.5, jnp.float32), plain.init(params)
-
     def one_shot(mean: Any, state: Any) -> Any:
         setup = build(state[0]).setup
         assert setup is not None
         return state[0], setup.server(mean, state[1])
 
-    pooled = can_pool(plain)
-    setup = None if plain.setup is None else Setup(plain.setup.client, one_shot)
-    return plain._replace(client=plain.client if pooled else client, server=server, init=init, setup=setup)
+    return plain._replace(
+        client=plain.client if can_pool(plain) else client,
+        server=server,
+        init=Begin(build, len(numbers)),
+        setup=None if plain.setup is None else Setup(plain.setup.client, one_shot),
+    )
+
+
+def _without_numbers(build: Callable[[Any], Method], count: int) -> Method:
+    """The method with numbers that are known nowhere: JAX raises where one is used. For all that reads none of them."""
+    kept: list[Method] = []
+    jax.eval_shape(lambda hyper: kept.append(build(hyper)), jax.ShapeDtypeStruct((count,), jnp.float32))
+    return kept[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Begin:
+    """The server's state before round 1: the numbers of a setting, and what the method begins with under them."""
+
+    build: Callable[[Any], Method]
+    count: int
+
+    def __call__(self, params: Any) -> Any:
+        """Its form. The numbers are none, so that a run which is never given any ends in none."""
+        return self.given(jnp.full(self.count, jnp.nan, jnp.float32), params)
+
+    def given(self, hyper: Any, params: Any) -> Any:
+        return hyper, self.build(hyper).init(params)
+
+
+@partial(jax.jit, static_argnums=0)
+def _begin(begin: Begin, hyper: Any, params: Any) -> Any:
+    return begin.given(hyper, params)
 
 
 def divided(settings: dict[str, Any], method: str) -> tuple[tuple, tuple[str, ...], np.ndarray]:
     """What is compiled in, the names of the numbers that are not, and those numbers.
 
-    A stranger's method may look at its numbers in Python, which inputs cannot be: all of its settings are compiled in.
-
     >>> divided({"lr": 0.5, "warmup": 10}, "fedsofim")
     ((('warmup', 10),), ('lr',), array([0.5], dtype=float32))
     """
-    ours = method in methods.PUBLISHED
-    numbers = tuple(sorted(k for k, v in settings.items() if ours and isinstance(v, float)))
+    may = methods.swept(method)
+    numbers = tuple(sorted(k for k, v in settings.items() if k in may and isinstance(v, float)))
     fixed = tuple(sorted((k, v) for k, v in settings.items() if k not in numbers))
     return fixed, numbers, np.array([settings[n] for n in numbers], np.float32)
 
@@ -143,7 +171,10 @@ _laid = _Laid()
 def start_with(plan: Plan, cohort: Cohort, split: Split, key: jax.Array, hyper: np.ndarray) -> Carry:
     """What a run starts from, with its numbers in the state; one-shot releases come after they are there."""
     carry = simulator.start(plan, split, key)
-    return simulator.set_up(plan, cohort, split, carry._replace(state=(jax.device_put(hyper), carry.state[1])))
+    begin: Any = plan.method.init
+    return simulator.set_up(
+        plan, cohort, split, carry._replace(state=_begin(begin, jax.device_put(hyper), carry.params))
+    )
 
 
 class Start(NamedTuple):
@@ -210,7 +241,8 @@ def _finals(static: Static, cohort: Cohort, test: Any, starts: Start, hyper: Any
 def _final(static: Static, cohort: Cohort, test: Any, start: Start, hyper: Any) -> jax.Array:
     """Accuracy after the last round of one run."""
     method = static.rules.method
-    carry = start.carry._replace(state=(hyper, start.carry.state[1]))
+    begin: Any = method.init
+    carry = start.carry._replace(state=begin.given(hyper, start.carry.params))
     if method.setup is not None:
         carry = carry._replace(state=method.setup.server(start.setup, carry.state))
     rounds = static.rules.facts.rounds

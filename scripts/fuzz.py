@@ -1,0 +1,89 @@
+"""The long run of the fuzzer: thousands of client programs through the audit, each judged by running it.
+
+    python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out fuzz
+
+Every program is a line in OUT/seed-S.jsonl, so a run that was stopped goes on where it was; OUT/report.json is what
+docs/fuzzing.md quotes. Exit 1 if a leak was accepted, an honest program refused, or a program could not be judged.
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+AT_ONCE = 20  # programs to a task
+
+
+def prepare(cache: str) -> None:
+    """One thread for each worker, and compiled operations kept on disk: thousands of programs share them."""
+    import jax
+
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    jax.config.update("jax_compilation_cache_dir", cache)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def work(seed: int, numbers: list[int]) -> list[dict]:
+    """Some programs, in a worker."""
+    from fuzz_report import line_of
+
+    lines = [line_of(seed, n)._asdict() for n in numbers]
+    gc.collect()
+    return lines
+
+
+def results(seed: int, numbers: list[int], jobs: int, cache: str) -> Iterator[list[dict]]:
+    """The programs' lines as they are done."""
+    tasks = [numbers[i : i + AT_ONCE] for i in range(0, len(numbers), AT_ONCE)]
+    # workers are renewed: JAX keeps every small compiled operation for as long as a process lives
+    with ProcessPoolExecutor(jobs, initializer=prepare, initargs=(cache,), max_tasks_per_child=20) as pool:
+        for done in as_completed([pool.submit(work, seed, task) for task in tasks]):
+            yield done.result()
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--programs", type=int, default=20_000)
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--jobs", type=int, default=2)
+    options.add_argument("--out", type=Path, default=Path("fuzz"))
+    given = options.parse_args()
+    from fedsofim.progress import progress_bar
+    from fuzz_report import Line, read_lines, summary
+
+    given.out.mkdir(parents=True, exist_ok=True)
+    journal = given.out / f"seed-{given.seed}.jsonl"
+    known = {line.number: line for line in read_lines(journal.read_text() if journal.exists() else "")}
+    left = [n for n in range(given.programs) if n not in known]
+    began = time.monotonic()
+    bar = progress_bar("programs", total=given.programs)
+    with journal.open("a") as file, bar as progress, contextlib.suppress(KeyboardInterrupt):
+        for lines in results(given.seed, left, given.jobs, str(given.out / "compiled")):
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+            file.flush()
+            known |= {line["number"]: Line(**line) for line in lines}
+            progress.at(len(known))
+    report = summary(known[n] for n in sorted(known) if n < given.programs) | {
+        "command": f"python scripts/fuzz.py --programs {given.programs} --seed {given.seed} --jobs {given.jobs}",
+        "seconds of this run": round(time.monotonic() - began),
+        "programs of this run": len(left),
+        "versions": {"python": platform.python_version(), **{n: version(n) for n in ("jax", "numpy", "fedsofim")}},
+    }
+    (given.out / "report.json").write_text(json.dumps(report, indent=1))
+    print(json.dumps(report["fates"], indent=1))
+    return int(any(report["fates"][fate] for fate in ("WRONGLY ACCEPTED", "WRONGLY REFUSED", "unjudged")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

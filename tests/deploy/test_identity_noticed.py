@@ -1,0 +1,134 @@
+"""What makes two questions the same question: everything asked, and the records it is asked about."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsofim.core.phase import Phase
+from fedsofim.deploy.account import Account
+from fedsofim.deploy.node import answer, consider, read_data
+from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.wire import Job, Request
+from fedsofim.errors import Refused
+from nodes import X, Y, asked, charges, make_node, make_nodes, refusal, same_bits, started, with_terms, write_records
+
+# --- the digest ---------------------------------------------------------------------------------------------
+
+OTHER: dict[str, Any] = {
+    "id": "another", "method": "fedadam", "settings": {"lr": 0.25}, "rounds": 3, "clip": 9.5, "clients": 4,
+    "classes": 4, "shape": (4,), "stds": {Phase.ROUND: [1.5]}, "noise_std": 0.125, "standardize": {"share": 0.1},
+    "trust": "secure-sum", "weights": "size", "peers": (("a", 2), ("b", 3)),
+}  # fmt: skip
+JOB = Job(
+    id="job", method="fedgd", settings={}, rounds=2, clip=10.0, clients=3, classes=3, shape=(3,),
+    stds={Phase.ROUND: [1.0]}, noise_std=0.5,
+)  # fmt: skip
+ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
+REQUEST = Request(JOB, Phase.ROUND, 0, {"params0": ARRAY, "state0": ARRAY + 1})
+
+
+def test_every_term_of_a_job_is_listed_here():
+    assert set(OTHER) == {f.name for f in fields(Job)}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_every_term_is_part_of_the_question(name: str):
+    other = REQUEST._replace(job=replace(JOB, **{name: OTHER[name]}))
+    assert other.job.text() != JOB.text()
+    assert other.digest() != REQUEST.digest()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"round": 1},
+        {"phase": Phase.SETUP},
+        {"arrays": {"params0": ARRAY}},
+        {"arrays": {"params0": ARRAY, "state1": ARRAY + 1}},
+        {"arrays": {"params0": ARRAY + 1, "state0": ARRAY}},
+        {"arrays": {"params0": np.nextafter(ARRAY, np.float32(9)), "state0": ARRAY + 1}},
+        {"arrays": {"params0": ARRAY.reshape(3, 2), "state0": ARRAY + 1}},
+        {"arrays": {"params0": ARRAY.view(np.int32), "state0": ARRAY + 1}},
+        {"arrays": {"params0": np.concatenate([ARRAY, ARRAY + 1])}},
+    ],
+    ids=["round", "phase", "left out", "name", "swapped", "last bit", "shape", "dtype", "run together"],
+)
+def test_whatever_else_is_asked_is_part_of_it_too(changed: dict[str, Any]):
+    assert REQUEST._replace(**changed).digest() != REQUEST.digest()
+
+
+def test_the_same_question_however_it_lies_in_memory():
+    arrays = {"state0": np.asfortranarray(ARRAY + 1), "params0": ARRAY.copy()}
+    assert REQUEST._replace(job=Job.read(JOB.text()), arrays=arrays).digest() == REQUEST.digest()
+
+
+# --- at a node ----------------------------------------------------------------------------------------------
+
+
+def test_each_round_is_a_question_of_its_own(nodes: list[Policy]):
+    """The same numbers asked in two rounds: charged twice, with other noise in every number."""
+    request = asked(nodes, rounds=3)
+    first, second = (answer(nodes[0], request._replace(round=t))["upload0"] for t in (0, 1))
+    assert charges(nodes[0]) == 2
+    assert not np.any(first == second)
+    assert same_bits(first, answer(nodes[0], request)["upload0"])
+
+
+def test_other_terms_under_a_jobs_name_are_refused_whatever_differs(nodes: list[Policy]):
+    request = asked(nodes)
+    answer(nodes[0], request)
+    for changed in ({"clip": 9.0}, {"rounds": 4}, {"noise_std": 1.0}, {"settings": {"lr": 0.25}}, {"clients": 4}):
+        assert "other terms" in refusal(nodes[0], with_terms(request, **changed)._replace(round=1))
+    quieter = {Phase.ROUND: [request.job.stds[Phase.ROUND][0] * (1 - 1e-12)]}
+    assert "other terms" in refusal(nodes[0], with_terms(request, stds=quieter)._replace(round=1))
+
+
+@pytest.mark.parametrize("what", ["a label", "a feature", "the order", "one record more"])
+def test_other_records_under_a_job_are_refused(tmp_path: Path, what: str):
+    policy = make_node(tmp_path, X[:9], Y[:9])
+    request = asked([policy])
+    answer(policy, request)
+    before = read_data(policy).fingerprint
+    x, y = X[:9].copy(), Y[:9].copy()
+    if what == "a label":
+        y[4] = (y[4] + 1) % 3
+    elif what == "a feature":
+        x[4, 1] = np.nextafter(x[4, 1], np.float32(9))
+    elif what == "the order":
+        x, y = x[::-1], y[::-1]
+    else:
+        x, y = X[:10], Y[:10]
+    write_records(tmp_path, x, y)
+    assert read_data(policy).fingerprint != before
+    assert "records changed" in refusal(policy, request._replace(round=1))
+    write_records(tmp_path, X[:9], Y[:9])
+    answer(policy, request._replace(round=1))
+
+
+def test_what_may_be_asked_is_bounded_by_the_policy_to_the_last_digit(nodes: list[Policy]):
+    """A clip or a multiplier a ten-millionth beyond the operator's limit is refused."""
+    request = asked(nodes)
+    std = request.job.stds[Phase.ROUND][0]
+    just = replace(nodes[0], smallest_multiplier=std / 10.0, largest_clip=10.0)
+    assert consider(just, request.job)["epsilon"] == pytest.approx(1.0, rel=1e-9)
+    strict = replace(just, smallest_multiplier=std / 10.0 * (1 + 1e-7))
+    with pytest.raises(Refused, match="smallest allowed"):
+        consider(strict, request.job)
+    with pytest.raises(Refused, match="largest allowed"):
+        consider(replace(just, largest_clip=10.0 * (1 - 1e-7)), request.job)
+
+
+def test_the_cap_is_kept_to_a_millionth(tmp_path: Path):
+    (policy,) = make_nodes(tmp_path)[:1]
+    job = started([policy], epsilon=1.0).job
+    for epsilon, allowed in ((1.0, True), (1.0 - 1e-5, False)):
+        capped = replace(policy, epsilon=epsilon)
+        if allowed:
+            assert consider(capped, job)["epsilon"] == pytest.approx(1.0, rel=1e-6)
+        else:
+            with pytest.raises(Refused, match="above the cap"):
+                consider(capped, job)
+    assert Account(policy.ledger).entries() == []
