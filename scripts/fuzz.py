@@ -1,9 +1,10 @@
 """The long run of the fuzzer: thousands of client programs through the audit, each judged by running it.
 
-    python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out fuzz
+    python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz
 
 Every program is a line in OUT/seed-S.jsonl, so a run that was stopped goes on where it was; OUT/report.json is what
-docs/fuzzing.md quotes. Exit 1 if a leak was accepted, an honest program refused, or a program could not be judged.
+docs/fuzzing.md quotes. Exit 1 if a leak was accepted, an honest program refused, a program could not be judged, or
+the run was stopped.
 """
 
 import argparse
@@ -12,16 +13,19 @@ import gc
 import json
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from importlib.metadata import version
+from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 AT_ONCE = 20  # programs to a task
+RENEWED = 20  # tasks to a worker
 
 
 def prepare(cache: str) -> None:
@@ -46,18 +50,24 @@ def work(seed: int, numbers: list[int]) -> list[dict]:
 def results(seed: int, numbers: list[int], jobs: int, cache: str) -> Iterator[list[dict]]:
     """The programs' lines as they are done."""
     tasks = [numbers[i : i + AT_ONCE] for i in range(0, len(numbers), AT_ONCE)]
-    # workers are renewed: JAX keeps every small compiled operation for as long as a process lives
-    with ProcessPoolExecutor(jobs, initializer=prepare, initargs=(cache,), max_tasks_per_child=20) as pool:
-        for done in as_completed([pool.submit(work, seed, task) for task in tasks]):
-            yield done.result()
+    # workers are renewed, since JAX keeps every small compiled operation for as long as a process lives; not by
+    # max_tasks_per_child, which can hang in Python 3.11
+    for i in range(0, len(tasks), RENEWED * jobs):
+        pool = ProcessPoolExecutor(jobs, get_context("spawn"), initializer=prepare, initargs=(cache,))
+        try:
+            for done in as_completed([pool.submit(work, seed, task) for task in tasks[i : i + RENEWED * jobs]]):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # however it is stopped, workers end with it
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--programs", type=int, default=20_000)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--jobs", type=int, default=2)
-    options.add_argument("--out", type=Path, default=Path("fuzz"))
+    options.add_argument("--out", type=Path, default=Path("runs/fuzz"))
     given = options.parse_args()
     from fedsofim.progress import progress_bar
     from fuzz_report import Line, read_lines, summary
@@ -82,7 +92,8 @@ def main() -> int:
     }
     (given.out / "report.json").write_text(json.dumps(report, indent=1))
     print(json.dumps(report["fates"], indent=1))
-    return int(any(report["fates"][fate] for fate in ("WRONGLY ACCEPTED", "WRONGLY REFUSED", "unjudged")))
+    wrong = any(report["fates"][fate] for fate in ("WRONGLY ACCEPTED", "WRONGLY REFUSED", "unjudged"))
+    return int(wrong or report["programs"] < given.programs)
 
 
 if __name__ == "__main__":

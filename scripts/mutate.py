@@ -7,6 +7,7 @@ python scripts/mutate.py --check            do all entries of our list still fit
 """
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -68,7 +69,7 @@ def _verdicts(args: argparse.Namespace, tree: Path, mutants: list[Mutant]) -> li
     print(f"{len(mutants)} bugs to plant, {len(found)} known from an earlier run of this tree", file=sys.stderr)
     if todo:
         with workers(tree, args.out, args.jobs) as made:
-            limits = _unmutated(made, sorted({m.file for m in todo.values()}), args.timeout)
+            seconds = _unmutated(made, {tuple(tests_for(m.file)) for m in todo.values()}, args.out, digest)
             bar = _Bar(len(todo))
 
             def done(job: dict[str, Any], verdict: dict[str, Any]) -> None:
@@ -77,11 +78,7 @@ def _verdicts(args: argparse.Namespace, tree: Path, mutants: list[Mutant]) -> li
                 report.append(journal, job["key"], found[job["key"]])
                 bar.at(found[job["key"]])
 
-            jobs = [
-                {"key": key, "file": m.file, "text": m.text, "tests": tests_for(m.file), "timeout": limits[m.file]}
-                for key, m in todo.items()
-            ]
-            all_tried(made, jobs, done)
+            all_tried(made, [_job(key, m, args.timeout, seconds) for key, m in todo.items()], done)
     return [found[m.key(digest)] for m in mutants]
 
 
@@ -89,22 +86,29 @@ def _verdict(mutant: Mutant, entry: dict[str, Any]) -> Verdict:
     return Verdict(mutant=mutant, **{k: entry[k] for k in ("outcome", "seconds", "cpu", "by")})
 
 
-def _unmutated(made: Any, files: list[str], times: float) -> dict[str, float]:
-    """Seconds that the tests of each file may take. Without a bug they must pass, or nothing would mean anything."""
-    lists = {file: tuple(tests_for(file)) for file in files}
-    jobs = [{"file": None, "tests": list(t), "timeout": 1800} for t in sorted(set(lists.values()))]
-    seconds: dict[tuple, float] = {}
+def _job(key: str, mutant: Mutant, times: float, seconds: dict[tuple[str, ...], float]) -> dict[str, Any]:
+    tests = tests_for(mutant.file)
+    limit = max(60.0, times * seconds[tuple(tests)])
+    return {"key": key, "file": mutant.file, "text": mutant.text, "tests": tests, "timeout": limit}
+
+
+def _unmutated(made: Any, lists: set[tuple[str, ...]], out: Path, digest: str) -> dict[tuple[str, ...], float]:
+    """Seconds that each list of tests takes. Without a bug they must pass, or nothing would mean anything."""
+    kept = out / f"unmutated-{digest}.json"  # of this tree: not again when a run is resumed
+    seconds = {tuple(t): s for t, s in json.loads(kept.read_text())} if kept.is_file() else {}
 
     def done(job: dict[str, Any], verdict: dict[str, Any]) -> None:
         if verdict["outcome"] != "survived":
             print("\n".join(verdict["log"][-30:]), file=sys.stderr)
             raise SystemExit(f"without any bug the tests fail ({verdict['by']}); mend that first")
         seconds[tuple(job["tests"])] = verdict["seconds"]
+        kept.write_text(json.dumps(list(seconds.items())))
         took = f"{verdict['seconds']:6.1f} s ({verdict['cpu']:.1f} s of computing)"
         print(f"  {took}  {' '.join(job['tests'])}", file=sys.stderr)
 
+    jobs = [{"file": None, "tests": list(t), "timeout": 1800} for t in sorted(lists) if t not in seconds]
     all_tried(made, jobs, done)
-    return {file: max(60.0, times * seconds[tests]) for file, tests in lists.items()}
+    return seconds
 
 
 class _Bar:

@@ -40,7 +40,7 @@ def test_the_rates_of_a_gaussian_attack_give_its_mu_back():
 
     for mu in (0.1, 1.0, 3.0):
         for threshold in (-0.5, 0.0, 1.0):
-            alpha, beta = norm.sf(threshold + mu / 2), norm.cdf(threshold - mu / 2)
+            alpha, beta = float(norm.sf(threshold + mu / 2)), float(norm.cdf(threshold - mu / 2))
             assert mu_of_rates(Rates(alpha, beta)) == pytest.approx(mu)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsofim.attack.broken import BROKEN, broken
+from fedsofim.attack.broken import BROKEN, broken_engine
 from fedsofim.attack.setting import Setting, honest
 from fedsofim.attack.verdicts import attack
 from fedsofim.core.budget import Budget
@@ -15,7 +15,7 @@ PLAIN = Setting(method=make("fedgd"), budget=Budget(5.0), rounds=12)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(BROKEN))
 def test_it_is_caught(name: str):
-    found = attack(broken(name, PLAIN), pairs=1500)
+    found = attack(broken_engine(name, PLAIN), pairs=1500)
     assert found.claim.epsilon == pytest.approx(5.0, rel=0.01)  # what it promises
     assert found.broken
     assert "CLAIM BROKEN" in found.sentence
@@ -29,14 +29,14 @@ def test_it_is_caught(name: str):
 def test_a_broken_engine_changes_nothing_for_others():
     before = attack(honest(PLAIN), pairs=60).summary()
     for name in ("no-clipping", "reused-noise"):
-        broken(name, PLAIN).programs(4)
+        broken_engine(name, PLAIN).programs(4)
     after = attack(honest(PLAIN), pairs=60).summary()
     assert before["mu_estimate"] == after["mu_estimate"]
 
 
 def test_unknown_names_are_told_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'reused-noise'"):
-        broken("reused-noises", PLAIN)
+        broken_engine("reused-noises", PLAIN)
 
 
 def test_hole_1_can_no_longer_be_written_as_a_method():

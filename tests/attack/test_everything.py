@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedsofim.attack.broken import BROKEN, broken
+from fedsofim.attack.broken import BROKEN, broken_engine
 from fedsofim.attack.everything import Row, attack_all, rows
 from fedsofim.attack.pictures import draw_all
 from fedsofim.attack.setting import Setting, honest
@@ -12,7 +12,7 @@ from fedsofim.methods import make
 
 PLAIN = Setting(method=make("fedgd"), budget=Budget(5.0), rounds=2)
 RIGHT = Row("fedgd", lambda: attack(honest(PLAIN), pairs=400))
-WRONG = Row("no-clipping", lambda: attack(broken("no-clipping", PLAIN), pairs=400), broken=True)
+WRONG = Row("no-clipping", lambda: attack(broken_engine("no-clipping", PLAIN), pairs=400), broken=True)
 
 
 def test_every_kind_of_mechanism_and_every_broken_engine_has_its_row():

@@ -15,7 +15,7 @@ PLAIN = OneRun(setting=Setting(method=make("fedgd"), budget=Budget(5.0), rounds=
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["fedgd", "fedsofim", "fedavg", "scaffold", "fedfc"])
+@pytest.mark.parametrize("name", ["fedgd", "fedsofim"])
 def test_a_right_training_keeps_its_promise_and_the_attack_is_not_blind(name: str):
     found = attack_one_run(replace(PLAIN, setting=replace(PLAIN.setting, method=make(name))))
     assert not found.broken
@@ -27,14 +27,14 @@ def test_a_right_training_keeps_its_promise_and_the_attack_is_not_blind(name: st
 @pytest.mark.slow
 def test_canaries_that_stay_loud_show_the_whole_mu():
     quiet = replace(PLAIN.setting, method=make("fedgd", {"lr": 1e-9}))
-    found = attack_one_run(replace(PLAIN, setting=quiet, clients=20, length=8.0))
+    found = attack_one_run(replace(PLAIN, setting=quiet, clients=20))
     assert found.claim.mu is not None
     assert found.estimate.mu / found.claim.mu == pytest.approx(1.0, abs=0.12)
 
 
 @pytest.mark.slow
 def test_a_training_with_a_fifth_of_its_noise_is_caught():
-    assert attack_one_run(replace(PLAIN, noise=0.2)).broken
+    assert attack_one_run(replace(PLAIN, noise=0.2, clients=20)).broken
 
 
 def test_standardised_features_would_move_the_canaries():

@@ -10,8 +10,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from fedsofim.core import programs
 from fedsofim.core.audit import Inputs, Program, audit_program
-from fedsofim.core.method import Method
+from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.method import Method, Setup
 from fedsofim.core.models import softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.programs import Public, input_shapes
@@ -80,8 +82,9 @@ LEAKS = [
 
 @pytest.mark.parametrize("client, message", LEAKS, ids=lambda v: getattr(v, "__name__", ""))
 def test_running_it_shows_a_leak(read, client, message):
+    program, inputs = read(client)
     with pytest.raises(Refused, match=message):
-        confirm(*read(client), ROUNDS)
+        confirm(program, inputs, ROUNDS)
 
 
 def same_key_twice(door, params, state, memory):
@@ -113,8 +116,9 @@ REUSED = [same_key_twice, same_key_in_every_step, same_key_at_every_client, same
 
 @pytest.mark.parametrize("client", REUSED, ids=lambda c: c.__name__)
 def test_running_it_shows_noise_that_is_drawn_twice(read, client):
+    program, inputs = read(client)
     with pytest.raises(Refused, match="same noise"):
-        confirm(*read(client), ROUNDS)
+        confirm(program, inputs, ROUNDS)
 
 
 def test_an_honest_program_passes_both(read):
@@ -122,6 +126,28 @@ def test_an_honest_program_passes_both(read):
     confirm(program, inputs, ROUNDS)
     confirm(program, inputs, 1)
     confirm_alone(program, inputs)
+
+
+@pytest.mark.parametrize("leaky", ["moments", "setup", "round"])
+def test_every_phase_of_a_run_is_looked_at(read, leaky, monkeypatch):
+    def leaking(door, params, state=None, memory=None):
+        return door.sum(lambda x, y: x, clip=1.0) + jnp.mean(door._records.x), memory
+
+    def fine(door, params, state=None, memory=None):
+        return door.sum(lambda x, y: x, clip=1.0), memory
+
+    setup, client = (leaking if leaky == phase else fine for phase in ("setup", "round"))
+    if leaky == "moments":
+        monkeypatch.setattr(programs, "moments_client", lambda how: lambda *given: (leaking(*given)[0], ()))
+    method = Method(
+        "phases",
+        client,
+        lambda mean, state, params, facts: (params, state),
+        setup=Setup(lambda door, params: setup(door, params)[0], lambda mean, state: state),
+    )
+    public = Public(shape=(3,), classes=2, blocks=(3, 4), clients=3, rounds=ROUNDS, clip=1.0)
+    with pytest.raises(Refused, match="upload changed with the records"):
+        programs.read_programs(method, softmax_head(), FeatureMoments(), public)
 
 
 @pytest.mark.parametrize("client", [c for c, m in LEAKS if "last_round" not in c.__name__ and "key" not in m])

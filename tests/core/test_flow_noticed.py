@@ -4,27 +4,12 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fedsofim.core.audit import audit_program
-from fedsofim.core.method import Method
-from fedsofim.core.models import softmax_head
-from fedsofim.core.phase import Phase
-from fedsofim.core.programs import Public, input_shapes
+from audited import audited
 from fedsofim.errors import Refused
 
 
-def audited(client) -> int:
-    """How often the program of a client releases, by the audit alone: nobody runs it for a second opinion."""
-    method = Method(
-        "stranger",
-        client,
-        lambda mean, state, params, facts: (params, state),
-        init=lambda params: jnp.float32(3),
-        memory=lambda params: jnp.float32(0),
-    )
-    public = Public(shape=(3,), classes=3, blocks=(2, 9), clients=2, rounds=5, clip=1.0)
-    head = softmax_head()
-    program = audit_program(client, head, input_shapes(method, head, public), public.facts, Phase.ROUND)
-    return sum(charge.releases for charge in program.charges)
+def releases_of(client) -> int:
+    return sum(charge.releases for charge in audited(client).charges)
 
 
 def raw(door) -> jax.Array:
@@ -144,7 +129,7 @@ def test_the_same_way_is_open_to_public_and_released_values(way):
         total = door.gradient(params)
         return total + way(jnp.mean(total), zero()) + way(state, zero()), way(memory, zero())
 
-    assert audited(client) == 5
+    assert releases_of(client) == 5
 
 
 # --- decisions ----------------------------------------------------------------------------------------------
@@ -242,4 +227,4 @@ def test_it_may_close_over_public_and_released_values():
         centre = door.sum(lambda x, y: x, clip=1.0) / door.size
         return door.sum(lambda x, y: (x - centre) * state + memory, clip=1.0), memory
 
-    assert audited(client) == 10
+    assert releases_of(client) == 10

@@ -135,7 +135,7 @@ def capturing(door):
 
 
 FORGED_SITES = [
-    ({"query": lambda door: Cheaper()}, "whose bound is not proved here"),
+    ({"query": lambda door: Cheaper()}, "whose sensitivity is not proved"),
     ({"query": printing}, "remove the print"),
     ({"query": stating_less}, "other shapes than it states"),
     ({"query": capturing}, "captures an array"),
@@ -153,7 +153,7 @@ FORGED_SITES = [
 ]
 
 
-@pytest.mark.parametrize("forged, message", FORGED_SITES, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize("forged, message", FORGED_SITES, ids=[message for _, message in FORGED_SITES])
 def test_a_forged_site_is_refused(forged, message):
     with pytest.raises((Refused, InputError), match=message):
         priced(bound(**forged))

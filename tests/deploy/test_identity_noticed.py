@@ -1,13 +1,16 @@
 """What makes two questions the same question: everything asked, and the records it is asked about."""
 
+import fcntl
 from dataclasses import fields, replace
 from pathlib import Path
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 from fedsofim.core.phase import Phase
+from fedsofim.deploy import holding
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.node import answer, consider, read_data
 from fedsofim.deploy.policy import Policy
@@ -132,3 +135,40 @@ def test_the_cap_is_kept_to_a_millionth(tmp_path: Path):
             with pytest.raises(Refused, match="above the cap"):
                 consider(capped, job)
     assert Account(policy.ledger).entries() == []
+
+
+def test_what_was_spent_counts_when_a_job_is_considered(nodes: list[Policy]):
+    """A job that fits an empty ledger, offered to a node that has spent a part of its budget."""
+    job = started(nodes, epsilon=1.0).job
+    assert consider(nodes[0], job)
+    answer(nodes[0], asked(nodes, epsilon=0.1, rounds=1))
+    with pytest.raises(Refused, match="above the cap"):
+        consider(nodes[0], job)
+
+
+def test_whoever_waited_for_a_request_is_seen_to_work_on_it(tmp_path: Path, monkeypatch):
+    """The first to hold it removes the lock's file when done; the second must not be content with what is gone."""
+    ledger, digest = tmp_path / "ledger.db", "0" * 64
+    Account(ledger).create()
+    waiting, inside, leave = Event(), Event(), Event()
+
+    def second() -> None:
+        with holding.held(ledger, digest):
+            inside.set()
+            leave.wait(60)
+
+    def lock(*args: Any, real=fcntl.flock) -> None:
+        if current_thread() is thread:
+            waiting.set()
+        real(*args)
+
+    thread = Thread(target=second, daemon=True)
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with holding.held(ledger, digest):
+        thread.start()
+        assert waiting.wait(60)
+    assert inside.wait(60)
+    assert holding.holding_of(ledger, digest) is holding.Holding.WORKING
+    leave.set()
+    thread.join(60)
+    assert holding.holding_of(ledger, digest) is holding.Holding.NOTHING

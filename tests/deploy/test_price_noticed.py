@@ -112,6 +112,8 @@ def test_sampled_lines_are_priced_as_sampled_beside_others():
     both = epsilon_of_lines([full, part], DELTA)
     assert both == pytest.approx(epsilon_of_lines([part, full], DELTA), rel=1e-9)
     assert epsilon_of_lines([full], DELTA) < both < 0.9 * epsilon_of_lines([full, full], DELTA)
+    thrice = replace(part, releases=3, weight=3.0)
+    assert epsilon_of_lines([part] * 3, DELTA) == pytest.approx(epsilon_of_lines([thrice], DELTA), rel=1e-9)
 
 
 def test_ties_of_the_sampler_are_taken_off_delta():

@@ -53,7 +53,7 @@ static void call(float* to) {
   int64_t x_dims[] = {kBlocks, kSize, kFeatures}, theta_dims[] = {1, kClients, kFeatures + 1, kClasses};
   int64_t out_dims[] = {1, kClients, kFeatures + 1, kClasses};
   float *x = new float[n * kFeatures], *weight = new float[n], *theta = new float[kClients * d],
-        *out = new float[kClients * d], clip = 1;
+        *out = new float[kClients * d], *rest = new float[kClients * d], clip = 1;
   int32_t *y = new int32_t[n], *owner = new int32_t[kBlocks];
   for (int64_t i = 0; i < n * kFeatures; i++) x[i] = (i * 37 % 101) / 50.0f - 1;
   for (int64_t i = 0; i < n; i++) weight[i] = 1, y[i] = i % kClasses;
@@ -63,17 +63,17 @@ static void call(float* to) {
       buffer(XLA_FFI_DataType_F32, x, 3, x_dims),      buffer(XLA_FFI_DataType_S32, y, 2, x_dims),
       buffer(XLA_FFI_DataType_F32, weight, 2, x_dims), buffer(XLA_FFI_DataType_S32, owner, 1, x_dims),
       buffer(XLA_FFI_DataType_F32, theta, 4, theta_dims), buffer(XLA_FFI_DataType_F32, &clip, 0, nullptr),
-      buffer(XLA_FFI_DataType_F32, out, 4, out_dims)};
-  void *args[6], *rets[] = {&buffers[6]};
+      buffer(XLA_FFI_DataType_F32, out, 4, out_dims), buffer(XLA_FFI_DataType_F32, rest, 4, out_dims)};
+  void *args[6], *rets[] = {&buffers[6], &buffers[7]};
   for (int i = 0; i < 6; i++) args[i] = &buffers[i];
   XLA_FFI_Api api = {};
   api.XLA_FFI_ThreadPool_Schedule = schedule, api.XLA_FFI_ThreadPool_NumThreads = count;
   XLA_FFI_CallFrame frame = {};
   frame.api = &api, frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
-  frame.args.size = 6, frame.args.args = args, frame.rets.size = 1, frame.rets.rets = rets;
+  frame.args.size = 6, frame.args.args = args, frame.rets.size = 2, frame.rets.rets = rets;
   if (fedsofim_sums(&frame)) printf("refused\n");
   memcpy(to, out, 4 * kClients * d);
-  delete[] x, delete[] weight, delete[] theta, delete[] out, delete[] y, delete[] owner;
+  delete[] x, delete[] weight, delete[] theta, delete[] out, delete[] rest, delete[] y, delete[] owner;
 }
 
 int main() {

@@ -52,7 +52,8 @@ def in_doubles(theta, records, clients, clip):
 
 def fused(theta, records, clients=1, clip=1.0):
     """Each client's sum: at one theta (p+1, C) or at one for each client."""
-    return fused_sums(theta, *records, one_each=theta.ndim == 3, clients=clients, clip=clip)
+    hi, lo = fused_sums(theta, *records, one_each=theta.ndim == 3, clients=clients, clip=clip)
+    return hi + lo
 
 
 def sums(theta, records, clients=1, clip=1.0):
@@ -91,10 +92,10 @@ def test_xla_gives_the_same(monkeypatch):
     records, thetas = problem((300, 17, 640), 64, 10)
     site = SimpleNamespace(query=QUERY, clip=2.0)
     for theta, batched in ((thetas[0], [False]), (thetas, [True])):
-        ours = client_sums(site.query, [theta], batched, records, 3, site.clip)[0]  # type: ignore[arg-type]
+        ours = client_sums(site.query, [theta], batched, records, 3, site.clip)[0].hi  # type: ignore[arg-type]
         with monkeypatch.context() as patch:
             patch.setenv(native.SWITCH, "0")
-            plain = client_sums(site.query, [theta], batched, records, 3, site.clip)[0]  # type: ignore[arg-type]
+            plain = client_sums(site.query, [theta], batched, records, 3, site.clip)[0].hi  # type: ignore[arg-type]
         np.testing.assert_allclose(ours, plain, rtol=0, atol=1e-4)
         assert not np.array_equal(ours, plain)  # or the switch does nothing
 

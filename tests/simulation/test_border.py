@@ -41,8 +41,8 @@ TRAINING: dict[str, tuple[dict[str, Any], str]] = {
     "half a seed": ({"seed": 1.5}, r"seed is 1\.5; expected a whole number"),
     "an endless seed": ({"seed": 2**70}, "expected a whole number of at most 64 bits"),
     "never evaluated": ({"every": 0}, "every is 0; expected a whole number, at least 1"),
-    "clip as text": ({"clip": "10"}, "clip is '10'; expected a number above 0"),
-    "no clip": ({"clip": 0.0}, r"clip is 0\.0; expected a number above 0"),
+    "clip as text": ({"clip": "10"}, "clip is '10'; expected a number from 1e-09 to 1e\\+09"),
+    "no clip": ({"clip": 0.0}, r"clip is 0\.0; expected a number from 1e-09 to 1e\+09"),
     "an unknown trust": ({"trust": "blind"}, "no trust 'blind'.*known: local, secure-sum"),
     "the model's name": ({"model": "softmax_head"}, r"expected a fs\.Model, for example fs\.softmax_head\(\)"),
     "standardize as a switch": ({"standardize": True}, r"standardize is True; expected fs\.FeatureMoments\(\)"),
@@ -77,7 +77,7 @@ def test_what_split_is_told_wrong(toy):
 
 def test_a_budget_in_text():
     text: Any = "1"
-    with refused("epsilon is '1'; expected a finite number above 0"):
+    with refused("epsilon is '1'; expected a number from 1e-06 to 1e\\+09"):
         fs.Budget(text)
 
 

@@ -22,11 +22,11 @@ from fuzz_build import client_of, model_of
 from fuzz_execute import Execution
 from fuzz_grammar import RELEASES, Node, around, paths
 from fuzz_leaks import EFFECTS, RAW
-from fuzz_oracle import leak
+from fuzz_oracle import ENGINE, leak
 from fuzz_runs import Priced
 from fuzz_world import FACTS, ROUNDS, first_client, records_with, shapes
 
-_ODD = {"forge", "first_door", "keep", "twice", "scan_twice", "bind_sum", "softmax_head", *RAW, *EFFECTS}
+_ODD = {"forge", "first_door", "keep", "twice", "scan_twice", "bind_sum", *RAW, *EFFECTS}
 _PLAIN_BODIES = {"jit", "remat", "door_scan"}
 
 
@@ -54,7 +54,7 @@ def oddities(tree: Node) -> tuple[str, ...]:
     """What in a program is against the rules, or might be: an honest one has none."""
     found = []
     for path, node in paths(tree):
-        if (node.op in _ODD or node.op.startswith("custom_vmap")) and path != (2,):
+        if node.op in _ODD or node.op.startswith("custom_vmap"):
             found.append(f"{node.op}:{node.setting}" if node.op in ("forge", "bind_sum", "twice") else node.op)
         if node.op in RELEASES:
             found += [f"release in {n.op}" for n in around(tree, path) if n.op not in _PLAIN_BODIES]
@@ -92,14 +92,21 @@ def judge(tree: Node, *, asked_twice: bool = False, whole: bool = False) -> Outc
 
 
 def _refused(tree: Node, why: str, odd: tuple[str, ...]) -> Outcome:
-    """Only a refused program without oddities can be wronged; the oracle then has the last word."""
+    """Only a refused program without oddities can be wronged; the oracle then has the last word, if it can run it.
+
+    (What the engine does wrong with any program is no reason to refuse this one.)
+    """
     if odd:
         return Outcome(fate="refused", why=why, odd=odd)
     try:
         how = leak(by_count(traced(client_of(tree), model_of(tree))))
-    except Exception as error:
-        return Outcome(fate="refused", why=f"{why} [oracle: {error}]"[:300])
-    return Outcome(fate="refused", why=f"{why} [{how}]") if how else Outcome(fate="WRONGLY REFUSED", why=why)
+    except (Refused, InputError):  # the door itself refuses, so that the oracle has nothing to run
+        return Outcome(fate="WRONGLY REFUSED", why=f"{why} [not run]")
+    except Exception as error:  # JAX cannot trace it either: closing custom_jvp over what is differentiated, for one
+        return Outcome(fate="not a program", why=f"{type(error).__name__}: {error}"[:200])
+    if how is None or how.startswith(ENGINE):
+        return Outcome(fate="WRONGLY REFUSED", why=why)
+    return Outcome(fate="refused", why=f"{why} [{how}]")
 
 
 def second_opinion(program: Program) -> str | None:

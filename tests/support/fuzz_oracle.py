@@ -25,6 +25,7 @@ KEYS = 1024
 CHANCE = 1e-9  # of calling an honest program a leak, for one pair of neighbours
 ROUNDING = 1.002  # how far float32 sums may go beyond the stated sensitivity
 LARGEST = 400  # released numbers in all: more would need more keys
+ENGINE = ("broken", "coarse")  # findings that are about the engine, whatever the program
 SHOWN = "shown: a print or callback depends on records or keys"
 
 

@@ -23,7 +23,7 @@ REPLACEMENTS = (
     ((4e2, -3e2, 9e2), 0),
     ((-4e2, 3e2, -9e2), 0),
     ((-3e15, 1e15, 2e15), 1),
-    ((1e-12, -1e-12, 3e-13), 1),
+    ((2e-21, -1e-21, 1e-21), 1),  # its square is 0 in float32
 )
 BROKEN = (float("nan"), float("inf"), 1.0)  # a record that must not spoil the sum of the others
 

@@ -82,7 +82,7 @@ BROKEN: Mapping[str, Callable[[Setting], Engine]] = {
 }
 
 
-def broken(name: str, setting: Setting) -> Engine:
+def broken_engine(name: str, setting: Setting) -> Engine:
     """The engine broken in the way of this name."""
     if name not in BROKEN:
         raise unknown("broken engine", name, BROKEN)

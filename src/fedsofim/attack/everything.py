@@ -6,7 +6,7 @@ from typing import Any
 
 import optax
 
-from fedsofim.attack.broken import BROKEN, broken
+from fedsofim.attack.broken import BROKEN, broken_engine
 from fedsofim.attack.nodes import attack_nodes, target_of
 from fedsofim.attack.one_run import OneRun, attack_one_run
 from fedsofim.attack.setting import Setting, honest
@@ -78,7 +78,7 @@ def _settings(plain: Setting) -> dict[str, Setting]:
 def _special(plain: Setting, pairs: int, confidence: float, seed: int) -> list[Row]:
     """Deployed nodes, a secure sum, one run."""
     deployed = replace(plain, budget=Budget(_NODE_BUDGET, plain.budget.delta), rounds=1)
-    asks = max(40, pairs // 50)
+    asks = max(40, pairs // 100)
     once = OneRun(setting=replace(plain, method=make("fedsofim"), budget=Budget(_ONE_RUN_BUDGET, plain.budget.delta)))
     return [
         Row(
@@ -94,7 +94,7 @@ def _special(plain: Setting, pairs: int, confidence: float, seed: int) -> list[R
 
 
 def _wrong(plain: Setting, effort: dict[str, Any]) -> list[Row]:
-    return [Row(name, lambda name=name: attack(broken(name, plain), **effort), broken=True) for name in BROKEN]
+    return [Row(name, lambda name=name: attack(broken_engine(name, plain), **effort), broken=True) for name in BROKEN]
 
 
 def attack_all(table: list[Row], progress: Progress = SILENT) -> Iterator[Line]:

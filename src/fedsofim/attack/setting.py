@@ -75,10 +75,13 @@ class Engine:
 
     @property
     def start(self) -> Any:
-        """Parameters where gradients are loud: zero for closed forms, where all classes are as likely."""
-        found = self.setting.model.init(jax.random.key(0), (self.setting.features,), CLASSES)
-        closed = self.setting.model.gradient
-        return jax.tree.map(jnp.zeros_like, found) if type(closed) in TRUSTED else found
+        return loud_start(self.setting.model, self.setting.features)
+
+
+def loud_start(model: Model, features: int) -> Any:
+    """Parameters where gradients are loud: zero for closed forms, where all classes are as likely."""
+    found = model.init(jax.random.key(0), (features,), CLASSES)
+    return jax.tree.map(jnp.zeros_like, found) if type(model.gradient) in TRUSTED else found
 
 
 def honest(setting: Setting) -> Engine:

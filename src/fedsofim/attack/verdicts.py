@@ -27,7 +27,7 @@ from fedsofim.core.gaussian import epsilon_of
 from fedsofim.errors import InputError, expect_whole
 from fedsofim.progress import SILENT, Progress
 
-TRIALS = 10_000  # pairs of runs, unless told otherwise
+TRIALS = 20_000  # pairs of runs, unless told otherwise
 _TRAINING = 0.25  # of the pairs, on which the attacker learns what noise looks like
 _FEWEST = 40
 
@@ -107,7 +107,7 @@ def judged(what: str, claim: Claim, seen: Seen, confidence: float, clock: Callab
     """The verdict on what was seen: noise and thresholds are learned on the first part, all else on the rest."""
     pairs, channels = seen.plus.shape
     training, test = scored(seen, max(int(_TRAINING * pairs), _FEWEST // 2))
-    rates = _at_best(training, test, lambda r: _worth(r, claim), confidence)
+    rates = _held_against(claim, training, test, confidence)
     for_any = _at_best(training, test, lambda r: epsilon_of_rates(r, claim.delta), confidence)
     return Verdict(
         what=what,
@@ -131,10 +131,12 @@ def _at_best(training: Scores, test: Scores, worth: Callable[[Rates], float], co
     return bounded(test.plus, test.minus, place, confidence)
 
 
-def _worth(rates: Rates, claim: Claim) -> float:
+def _held_against(claim: Claim, training: Scores, test: Scores, confidence: float) -> Rates:
+    """The rates' bounds at one threshold: half-way between the worlds, which is best against a Gaussian curve."""
     if claim.mu is not None:
-        return mu_of_rates(rates) or -(rates.alpha + rates.beta)  # where no bound is above 0, the better attack
-    return float(claim.least_beta(rates.alpha)) - rates.beta
+        middle = float(np.median(training.plus) + np.median(training.minus)) / 2
+        return bounded(test.plus, test.minus, middle, confidence)
+    return _at_best(training, test, lambda r: float(claim.least_beta(r.alpha)) - r.beta, confidence)
 
 
 def check_effort(pairs: int, confidence: float) -> None:

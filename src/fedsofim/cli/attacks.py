@@ -125,7 +125,7 @@ def _one(
     effort: EffortOptions,
     scale: ScaleOptions,
 ) -> _Single:
-    from fedsofim.attack.broken import broken
+    from fedsofim.attack.broken import broken_engine
     from fedsofim.attack.nodes import ASKS, attack_nodes, target_of
     from fedsofim.attack.one_run import OneRun, attack_one_run
     from fedsofim.attack.setting import Setting, honest
@@ -151,7 +151,7 @@ def _one(
         if kind.node:
             nodes = target_of(setting, tuple(sorted(method.settings.items())), kind.node)
             return _Single(attack_nodes(nodes, pairs=pairs, progress=progress, **sure))
-        engine = broken(kind.broken, setting) if kind.broken else honest(setting)
+        engine = broken_engine(kind.broken, setting) if kind.broken else honest(setting)
         what = f"{kind.broken} (broken on purpose)" if kind.broken else ""
         return _Single(attack(engine, what=what, pairs=pairs, seed=effort.seed, progress=progress, **sure))
 

@@ -22,6 +22,7 @@ from fedsofim.core.mechanisms import Independent, Mischarged
 from fedsofim.core.models import Model
 from fedsofim.core.opening import opened
 from fedsofim.core.phase import Phase, SiteKey
+from fedsofim.core.queries import ratio_of
 from fedsofim.core.records import Records
 from fedsofim.core.release import auditing, dp_release
 from fedsofim.core.site import Site
@@ -154,7 +155,7 @@ def _charge(site: Site, times: int, phase: Phase, rounds: int) -> Charge:
         site=SiteKey(phase, site.number),
         label=site.label,
         clip=site.clip,
-        ratio=site.query.ratio,
+        ratio=ratio_of(site.query),
         releases=times * rounds,
         weight=weight,
         sample=site.sample,

@@ -1,14 +1,24 @@
-"""Clipped sums of every client at once, by the fused C++ pass or by XLA, and the noise on them."""
+"""Clipped sums of every client at once, by the fused C++ pass or by XLA, and the noise on them.
 
+Formal guarantee of `client_sums`, with its proof: queries.py. What the two paths round, and where: docs/clipping.md.
+"""
+
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from fedsofim.core.clipping import guarded
+from fedsofim.core.lattice import Lattice, Pair, Whole
 from fedsofim.core.mechanisms import Mechanism, draw_tree
 from fedsofim.core.queries import Query, SoftmaxGradient
 from fedsofim.core.records import Records
+from fedsofim.errors import Refused
 from fedsofim.native import sums as native_sums
+
+_LATTICE = 2.0**-14  # of the sensitivity: what the guard leaves for the lattice
 
 
 def fused(query: Query, consts: Sequence, records: Records) -> bool:
@@ -18,32 +28,78 @@ def fused(query: Query, consts: Sequence, records: Records) -> bool:
 
 def client_sums(
     query: Query, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float
-) -> list[jax.Array]:
-    """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client."""
+) -> list[Pair]:
+    """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client.
+
+    Both ways scale weights by a power of two to a largest one in (1/2, 1], and the sums back, which is exact: so
+    rounding is small next to the largest weight, not next to 1.
+    """
     if fused(query, consts, records):
-        return [native_sums.fused_sums(consts[0], *records, one_each=batched[0], clients=clients, clip=clip)]
+        how = {"one_each": batched[0], "clients": clients, "clip": guarded(clip)}
+        return [Pair(*native_sums.fused_sums(consts[0], *records, **how))]
+    records, scale = _unit_weights(records)
+    pairs = _by_xla(query, consts, batched, records, clients, clip)
+    return jax.tree.map(lambda a: a * scale.astype(a.dtype), pairs)
 
-    def block(owner, x, y, weight):
-        mine = [c[owner] if b else c for c, b in zip(consts, batched, strict=True)]
-        return query.block(mine, x, y, weight, clip)
 
-    x, y, weight, owner = records
+def _by_xla(
+    query: Any, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float
+) -> list[Pair]:
+    outputs = query.outputs([c[0] if b else c for c, b in zip(consts, batched, strict=True)])
+    blocks, size = records.y.shape
+    lattice = Lattice(clip=clip, records=blocks * size, groups=blocks * query.groups(size))
+    _check(lattice, query.ratio, outputs)
     if query.wide:
-        sums = jax.vmap(block)(owner, x, y, weight)
-        if clients == 1:
-            return [jnp.sum(s, axis=0, keepdims=True) for s in sums]
-        return [jax.ops.segment_sum(s, owner, clients, indices_are_sorted=True) for s in sums]
+        totals = [_by_client(s, records.owner, clients) for s in query.blocks(consts, batched, records, clip, lattice)]
+    else:
+        totals = _one_after_another(query, consts, batched, records, clients, clip, lattice)
+    return [lattice.pair(t, s.dtype) for t, s in zip(totals, outputs, strict=True)]
+
+
+def _by_client(sums: Whole, owner: Any, clients: int) -> Whole:
+    if clients == 1:
+        return Whole(*(jnp.sum(s, axis=0, keepdims=True, dtype=s.dtype) for s in sums))
+    return Whole(*(jax.ops.segment_sum(s, owner, clients, indices_are_sorted=True) for s in sums))
+
+
+def _one_after_another(
+    query: Any, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float, lattice: Lattice
+) -> list[Whole]:
+    """Block by block: the vectors of one are all that is in memory."""
     single = [c[0] if b else c for c, b in zip(consts, batched, strict=True)]
-    totals = [jnp.zeros((clients, *s.shape), s.dtype) for s in query.outputs(single)]
+    none = [lattice.whole(jnp.zeros((clients, *s.shape), s.dtype)) for s in query.outputs(single)]
 
     def add(totals, row):
-        sums = block(*row)
-        return [t.at[row[0]].add(s) for t, s in zip(totals, sums, strict=True)], None
+        owner, x, y, weight = row
+        mine = [c[owner] if b else c for c, b in zip(consts, batched, strict=True)]
+        sums = query.block(mine, x, y, weight, clip, lattice)
+        return jax.tree.map(lambda t, s: t.at[owner].add(s), totals, sums), None
 
-    return jax.lax.scan(add, totals, (owner, x, y, weight))[0]
+    x, y, weight, owner = records
+    return jax.lax.scan(add, none, (owner, x, y, weight))[0]
 
 
-def noisy(mechanism: Mechanism, key, round, std, sums: Sequence) -> list[jax.Array]:
-    """Sums plus the mechanism's noise at this round."""
-    noise = draw_tree(mechanism, key, round, sums)
-    return [s + std.astype(s.dtype) * z for s, z in zip(sums, noise, strict=True)]
+def _check(lattice: Lattice, ratio: float, outputs: Sequence[jax.ShapeDtypeStruct]) -> None:
+    """The lattice is so fine that the guard covers its rounding, before and after a record is replaced."""
+    lost = math.hypot(*(2 * lattice.loss(math.prod(s.shape), s.dtype) / ratio for s in outputs))
+    if lost > _LATTICE:
+        numbers = sum(math.prod(s.shape) for s in outputs)
+        raise Refused(
+            f"a sum of {numbers} numbers over {lattice.records} records rounds by {lost:.1g} of its sensitivity, "
+            f"more than the {_LATTICE:.1g} that clipping leaves room for; sum over fewer records, or fewer numbers"
+        )
+
+
+def _unit_weights(records: Records) -> tuple[Records, jax.Array]:
+    """Records with weights of at most 1, and the power of two that they were divided by."""
+    mantissa, exponent = jnp.frexp(jnp.max(records.weight, initial=0.0))
+    exponent = exponent - (mantissa == 0.5).astype(exponent.dtype)  # a power of two is its own
+    up, down = (jnp.ldexp(jnp.ones_like(mantissa), e) for e in (exponent, -exponent))
+    return records._replace(weight=records.weight * down), up
+
+
+def noisy(mechanism: Mechanism, key, round, std, sums: Sequence[Pair]) -> list[jax.Array]:
+    """Sums plus the mechanism's noise at this round. The noise is added to what one float cannot hold of a sum before
+    the rest, so that only the noisy sum is rounded to a float."""
+    noise = draw_tree(mechanism, key, round, [s.hi for s in sums])
+    return [s.hi + (s.lo + std.astype(z.dtype) * z) for s, z in zip(sums, noise, strict=True)]

@@ -1,58 +1,71 @@
 """What is summed over records, and the L2 bound that makes its sum private.
 
-A query turns a block of records into the weighted sum of clipped per-record vectors. Its `ratio` is how far the
-sum can move, in units of the clip, when one record is replaced: 2 in general.
+A query turns records into the weighted sum of clipped per-record vectors. Its ratio is how far that sum can move, in
+units of the clip, when one record is replaced. The sensitivity that is priced is ratio·clip.
 
-Formal guarantee: for weights in [0, 1], replacing one record changes `block`'s result by at most ratio·clip in
-L2 norm over all leaves jointly (up to float rounding).
+Formal guarantee: for weights in [0, W], replacing one record changes the sum that `clipped_sums.client_sums` gives by
+at most W·ratio·clip in L2 norm over all leaves jointly, for any records, finite or not, **all rounding included**.
+
+Proof. Each query's docstring says why its exact sum moves by at most W·ratio·c', where c' = (1 - g)·c is the length
+that vectors are really clipped to and g = `GUARD` = 4.88e-4. Rounding adds, in units of W·ratio·c:
+1. A computed vector is longer than c' by at most 2^-14 of it (clipping.py: norms in levels, factor, product).
+2. A record is added to at most 63 others in floats. In whatever order, a summand is rounded at most 65 times, so the
+   group's sum is off by at most 64·65·2^-24 c < 2.5e-4 c, before and after the replacement: 5e-4 c, which is
+   2.5e-4 of 2c and 3.6e-4 of sqrt(2)c. Who is in a group follows from sizes and weights alone: no other changes.
+3. Groups are added up on a lattice, or in C++ in doubles, which rounds by at most 2^-14; where it could be more, the
+   sum is refused (`clipped_sums`, sums.cc).
+Together at most 2.5e-4 or 3.6e-4, and twice 6.2e-5: below g. docs/clipping.md goes through them in turn.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax.core import eval_jaxpr
+from jax.extend.core import Literal
 
-TILE = 256  # records that a closed form works on at a time
-_SMALLEST_TILE = 16
-_MICRO_BATCH = 2**21  # numbers a per-record gradient buffer may hold: bounds memory at records x parameters
+from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, norms
+from fedsofim.core.grouping import at_least_single, divisor, groups_of, over_groups, padded
+from fedsofim.core.lattice import Lattice, Whole
+from fedsofim.core.softmax_gradient import SoftmaxGradient
+from fedsofim.errors import Refused
+
+TILE = 4 * GROUP  # what the records of a closed form are padded to
+_MICRO_BATCH = (
+    2**19
+)  # numbers of per-record vectors held at a time: what a cache holds, as they are written and read twice
+_EXACT = jax.lax.Precision.HIGHEST  # products of floats as floats, also where a machine has something faster
 
 
 class Query(Protocol):
-    @property
-    def ratio(self) -> float: ...
-
-    @property
-    def wide(self) -> bool:
-        """May all blocks be computed at once (closed forms), or one after another (memory)?"""
-        ...
+    ratio: ClassVar[float]
+    wide: ClassVar[bool]
+    """May all blocks be computed at once (closed forms), or one after another (memory)?"""
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
-        """Shapes of the summed leaves."""
+        """Shapes of the summed leaves, which are floats of 32 bits or more whatever the vectors are."""
         ...
 
-    def block(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        """Sum over one block of weight·clip(vector of the record)."""
+    def groups(self, records: int) -> int:
+        """How many sums of floats a block of so many records is added up in."""
         ...
 
 
-def clip_factor(norm: jax.Array, clip: float) -> jax.Array:
-    """min(1, clip/norm), and 0 for a record whose vector is not finite: it then says nothing at all."""
-    factor = clip / jnp.maximum(norm, clip) if math.isfinite(clip) else jnp.ones_like(norm)
-    return jnp.where(jnp.isfinite(norm), factor, 0.0)
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class PerRecord:
-    """Any function of one record, traced: vectors are formed a micro-batch at a time, clipped jointly, summed."""
+    """Any function of one record, traced: vectors are formed a micro-batch at a time, clipped jointly, summed.
 
+    Sensitivity 2c: with one record replaced, all summands but one are the same, and the two that differ are at most c
+    long each, weighted by at most 1: |a·v - a·w| <= |v| + |w| <= 2c.
+    """
+
+    ratio: ClassVar[float] = 2.0
+    wide: ClassVar[bool] = False
     jaxpr: Any
     shapes: tuple[jax.ShapeDtypeStruct, ...]
-    ratio: float = 2.0
-    wide: bool = False
 
     @staticmethod
     def trace(fn: Callable, x: Any, y: Any) -> tuple["PerRecord", list, Any]:
@@ -63,86 +76,109 @@ class PerRecord:
         return PerRecord(closed.jaxpr, shapes), closed.consts, tree
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
-        return list(self.shapes)
+        return [jax.ShapeDtypeStruct(s.shape, at_least_single(s.dtype)) for s in self.shapes]
 
-    def block(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        dim = sum(math.prod(s.shape) for s in self.shapes)
-        micro = _divisor(len(y), max(1, _MICRO_BATCH // max(dim, 1)))
-        split = [a.reshape((-1, micro, *a.shape[1:])) for a in (x, y, weight)]
-        start = [jnp.zeros(s.shape, s.dtype) for s in self.shapes]
+    def groups(self, records: int) -> int:
+        return groups_of(records)[0]
 
-        def add(total, batch):
-            return [t + s for t, s in zip(total, self._micro(consts, *batch, clip=clip), strict=True)], None
+    def vectors(self, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
+        """Every record's vector, unclipped."""
+        leaves = jax.vmap(lambda a, b: eval_jaxpr(self.jaxpr, consts, a, b))(x, y)
+        return [v.astype(at_least_single(v.dtype)) for v in leaves]
 
-        return jax.lax.scan(add, start, tuple(split))[0]
+    def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice) -> list[Whole]:
+        """The sum of one block's weight·clip(vector), on the lattice."""
+        groups, size = groups_of(len(y))
+        fit = max(1, _MICRO_BATCH // max(1, sum(math.prod(s.shape) for s in self.shapes)))
+        micro, together = divisor(size, fit), divisor(groups, max(1, fit // size))
+        split = [
+            padded(a, groups * size).reshape(-1, together, size // micro, micro, *a.shape[1:]).swapaxes(1, 2)
+            for a in (x, y, weight)
+        ]  # (steps, micro-batches of a group, groups together, records of a micro-batch)
+
+        def in_floats(total, batch):
+            return _add(total, self._micro(consts, *batch, clip=clip)), None
+
+        def step(total, batch):
+            zeros = [jnp.zeros((together, math.prod(s.shape)), s.dtype) for s in self.outputs(consts)]
+            sums = jax.lax.scan(in_floats, zeros, batch)[0]
+            return _add(total, [over_groups(lattice.whole(s)) for s in sums]), None
+
+        none = [lattice.whole(jnp.zeros(math.prod(s.shape), s.dtype)) for s in self.outputs(consts)]
+        rows = jax.lax.scan(step, none, tuple(split))[0]
+        return [jax.tree.map(leaf.of_row, row) for leaf, row in zip(self._leaves(), rows, strict=True)]
 
     def _micro(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        vectors = jax.vmap(lambda a, b: eval_jaxpr(self.jaxpr, consts, a, b))(x, y)
-        squares = [jnp.sum(jnp.square(v.reshape(len(y), -1)), axis=1) for v in vectors]
-        factor = clip_factor(jnp.sqrt(sum(squares[1:], squares[0])), clip) * weight
-        keep = factor > 0
+        """Sums in floats of (groups, records of each): one row for each group."""
+        flat = [a.reshape(-1, *a.shape[2:]) for a in (x, y)]
+        rows = evaluated_once(lambda x: self._rows(consts, x, flat[1]), flat[0], weight)
+        factor = clip_factor(norms(rows), guarded(clip)).reshape(*weight.shape, 1) * weight[..., None]
+        return [
+            jnp.sum(jnp.where(factor > 0, v.reshape(*weight.shape, -1) * factor.astype(v.dtype), 0.0), axis=1)
+            for v in rows
+        ]
 
-        def total(v):
-            column = (-1,) + (1,) * (v.ndim - 1)
-            finite = jnp.where(keep.reshape(column), v, jnp.zeros_like(v))
-            return jnp.tensordot(factor.astype(v.dtype), finite, 1)
+    def _rows(self, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
+        return [leaf.rows(v) for leaf, v in zip(self._leaves(), self.vectors(consts, x, y), strict=True)]
 
-        return [total(v) for v in vectors]
-
-
-@dataclass(frozen=True)
-class SoftmaxGradient:
-    """Cross-entropy gradient of a linear head theta (p+1, C), bias last, in closed form.
-
-    A record's gradient is [x;1] ⊗ r with r = softmax - onehot, so its norm is |[x;1]|·|r| and the clipped sum is
-    two matrix products; no per-record gradient is ever formed.
-
-    Between the products numbers are laid out (tile, class, record): sums over classes then run along contiguous
-    records, and a sum over tiles of small products is how XLA's CPU library computes the second one fastest.
-    """
-
-    ratio: float = 2.0
-    wide: bool = True
-
-    def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
-        return [jax.ShapeDtypeStruct(consts[0].shape, consts[0].dtype)]
-
-    def block(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        theta = consts[0]
-        tiles, classes = _tiles(len(y)), theta.shape[1]
-        # the barrier keeps XLA from computing the transpose as a product of transposed factors, which is slow
-        logits = jax.lax.optimization_barrier(x @ theta[:-1])
-        logits = jnp.swapaxes(logits.reshape(*tiles, classes), 1, 2) + theta[-1][:, None]
-        r = jax.nn.softmax(logits, axis=1) - jax.nn.one_hot(y.reshape(tiles), classes, dtype=logits.dtype, axis=1)
-        norm = jnp.sqrt((jnp.sum(x * x, axis=1) + 1.0).reshape(tiles) * jnp.sum(r * r, axis=1))
-        factor = (clip_factor(norm, clip) * weight.reshape(tiles))[:, None, :]
-        clipped = jnp.where(factor > 0, r * factor, 0.0)
-        product = jnp.sum(clipped @ x.reshape(*tiles, -1), axis=0)
-        return [jnp.concatenate([product, jnp.sum(clipped, axis=(0, 2))[:, None]], axis=1).T]
+    def _leaves(self) -> list["_Leaf"]:
+        """A gradient of a matrix ends in a transpose, which as a row would have to be carried out for every record."""
+        made_by = {v: e for e in self.jaxpr.eqns for v in e.outvars}
+        eqns = [None if isinstance(v, Literal) else made_by.get(v) for v in self.jaxpr.outvars]
+        turned = [e is not None and e.primitive.name == "transpose" for e in eqns]
+        return [
+            _Leaf(s.shape, e.params["permutation"] if t else tuple(range(len(s.shape))))
+            for s, e, t in zip(self.shapes, eqns, turned, strict=True)
+        ]
 
 
-@dataclass(frozen=True)
+class _Leaf(NamedTuple):
+    """An array as a row, in the order of its numbers before its axes were permuted."""
+
+    shape: tuple[int, ...]
+    permutation: tuple[int, ...]
+
+    def rows(self, a: jax.Array) -> jax.Array:
+        """(n, *shape) as (n, numbers)."""
+        back = [self.permutation.index(i) + 1 for i in range(len(self.shape))]
+        return a.transpose(0, *back).reshape(len(a), math.prod(self.shape))
+
+    def of_row(self, row: jax.Array) -> jax.Array:
+        before = [self.shape[self.permutation.index(i)] for i in range(len(self.shape))]
+        return row.reshape(before).transpose(self.permutation)
+
+
+@dataclass(frozen=True, slots=True)
 class SecondMoment:
     """Sum of v vᵀ over records, v the per-record vector clipped to C, so |v vᵀ|_F <= C².
 
-    Two such matrices have a non-negative inner product: replacing one moves the sum by at most sqrt(2)·C². The
-    result is the isometric half (diagonal, sqrt(2)·upper triangle), on which independent noise is symmetric noise.
+    Sensitivity sqrt(2)·C²: |v vᵀ - w wᵀ|² = |v|⁴ + |w|⁴ - 2(v·w)² <= 2C⁴, since (v·w)² is not negative. `clip` is C².
+    The result is the isometric half (diagonal, sqrt(2)·upper triangle), on which independent noise is symmetric noise.
+    A computed v vᵀ is semi-definite up to the roundings that the guard is for.
     """
 
+    ratio: ClassVar[float] = math.sqrt(2.0)
+    wide: ClassVar[bool] = False
     vector: PerRecord
-    ratio: float = math.sqrt(2.0)
-    wide: bool = False
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
-        (shape,) = self.vector.shapes
+        (shape,) = self.vector.outputs(consts)
         size = shape.shape[0]
         return [jax.ShapeDtypeStruct((size * (size + 1) // 2,), shape.dtype)]
 
-    def block(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        (v,) = jax.vmap(lambda a, b: eval_jaxpr(self.vector.jaxpr, consts, a, b))(x, y)
-        factor = clip_factor(jnp.linalg.norm(v, axis=1), math.sqrt(clip))  # the matrix is what `clip` bounds
-        v = jnp.where(factor[:, None] > 0, v * factor[:, None], 0.0)
-        return [half_of((v * weight[:, None]).T @ v)]
+    def groups(self, records: int) -> int:
+        return groups_of(records)[0]
+
+    def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice) -> list[Whole]:
+        """The sum of one block's weight·v·vᵀ, on the lattice."""
+        tiled = groups_of(len(y))
+        x, y, weight = (padded(a, math.prod(tiled)) for a in (x, y, weight))
+        vectors = evaluated_once(lambda x: self.vector.vectors(consts, x, y), x, weight)
+        factor = clip_factor(norms(vectors), math.sqrt(guarded(clip)))[:, None]  # the matrix is what `clip` bounds
+        v = jnp.where(factor > 0, vectors[0] * factor, 0.0).reshape(*tiled, -1)
+        weighted = v * weight.reshape(*tiled, 1).astype(v.dtype)
+        sums = jnp.matmul(jnp.swapaxes(weighted, 1, 2), v, precision=_EXACT)
+        return [over_groups(lattice.whole(jax.vmap(half_of)(sums)))]
 
 
 def half_of(matrix: jax.Array) -> jax.Array:
@@ -167,16 +203,20 @@ def matrix_of(half: jax.Array) -> jax.Array:
 #: Closed forms whose bound is proved and property-tested here; a method cannot bring its own.
 TRUSTED = (SoftmaxGradient,)
 
-
-def _tiles(records: int) -> tuple[int, int]:
-    """(tiles, records in each): at least two tiles of at most TILE records, or one where none divide evenly.
-
-    >>> _tiles(50_176), _tiles(512), _tiles(53)
-    ((196, 256), (2, 256), (1, 53))
-    """
-    size = _divisor(records, max(1, min(TILE, records // 2)))
-    return (records // size, size) if size >= _SMALLEST_TILE else (1, records)
+#: How far a sum can move, in units of the clip, when one record is replaced: proved above, class by class.
+RATIO: dict[type, float] = {PerRecord: 2.0, SoftmaxGradient: 2.0, SecondMoment: math.sqrt(2.0)}
 
 
-def _divisor(number: int, at_most: int) -> int:
-    return max(d for d in range(1, min(number, at_most) + 1) if number % d == 0)
+def ratio_of(query: Query) -> float:
+    """The ratio of a query of this file. A subclass may sum something else, so it has none."""
+    inner = query.vector if type(query) is SecondMoment else query
+    if type(query) not in RATIO or (inner is not query and type(inner) is not PerRecord):
+        raise Refused(
+            f"a release sums {type(query).__name__}, whose sensitivity is not proved; "
+            "use door.sum, door.gradient or door.second_moment"
+        )
+    return RATIO[type(query)]
+
+
+def _add(a: Any, b: Any) -> Any:
+    return jax.tree.map(jnp.add, a, b)

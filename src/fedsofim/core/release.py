@@ -69,8 +69,8 @@ def _one_client(*args, site: Site) -> list[jax.Array]:
         owner=jnp.zeros_like(op.records.owner),
     )
     mine = _sampled(site, jnp.expand_dims(op.key, 0), op.round, mine)
-    sums = [s[0] for s in client_sums(site.query, op.consts, [False] * len(op.consts), mine, 1, site.clip)]
-    return noisy(site.noise, op.key, op.round, op.stds[site.number], sums)
+    sums = client_sums(site.query, op.consts, [False] * len(op.consts), mine, 1, site.clip)
+    return noisy(site.noise, op.key, op.round, op.stds[site.number], jax.tree.map(lambda a: a[0], sums))
 
 
 def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[jax.Array], list[int]]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from fedsofim.core.mechanisms import Mechanism, Mischarged, as_mechanism
-from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient
+from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient, ratio_of
 from fedsofim.errors import InputError, Refused, is_number, is_whole
 
 MAX_SITES = 64  # in one program; local steps belong in door.scan, which is one site
@@ -58,15 +58,11 @@ def check_clip(clip: Any, *, unpaid: bool = False) -> None:
 
 
 def per_record(query: Query) -> tuple[PerRecord, ...]:
-    """The per-record function that a query sums, if it is a stranger's. Only the library's own queries are known."""
+    """The per-record function that a query sums, if it is a stranger's; Refused for a query not of the library."""
+    ratio_of(query)
     if type(query) is SoftmaxGradient:
         return ()
-    vector = query.vector if type(query) is SecondMoment else query
-    if type(vector) is not PerRecord:
-        raise Refused(
-            f"a {type(query).__name__} is summed, whose bound is not proved here; use door.sum or door.gradient"
-        )
-    return (vector,)
+    return (query.vector if type(query) is SecondMoment else query,)  # type: ignore[return-value]
 
 
 def _check_vector(label: str, vector: PerRecord) -> None:

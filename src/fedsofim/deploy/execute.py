@@ -19,6 +19,7 @@ from jax.extend.core import Literal
 from fedsofim.core.audit import Inputs, Program, output_names
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr, releases_in
 from fedsofim.core.primitives import Rule, rule_of
+from fedsofim.core.queries import ratio_of
 from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release, operands
 from fedsofim.core.second_opinion import constants, stand_ins
@@ -179,7 +180,7 @@ class _Releases:
         if std == 0:  # a rehearsal: the node's policy allows infinite epsilon
             total = exact_sum(site.query, op.consts, x[keep], y[keep], site.clip, None)
         else:
-            std = lattice_std(std, site.query.ratio * site.clip, coordinates)
+            std = lattice_std(std, ratio_of(site.query) * site.clip, coordinates)
             whole = exact_sum(site.query, op.consts, x[keep], y[keep], site.clip, std * 2.0**-BITS)
             secret = self.secrets.job if laid_out(site.noise) else self.secrets.fresh
             noise = draw(site.noise, self.round, coordinates, secret, f"noise/{label}")

@@ -8,7 +8,7 @@ from fedsofim.core.audit import Program
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
-from fedsofim.core.queries import SecondMoment
+from fedsofim.core.queries import SecondMoment, ratio_of
 from fedsofim.deploy.execute import Masked, coordinates
 from fedsofim.deploy.lines import Line
 from fedsofim.deploy.noise import cost_of_round
@@ -129,7 +129,7 @@ def masking(policy: Policy, request: Request, program: Program, shares: Shares) 
     """This node's factor, share of the noise and masks for one request."""
     assert policy.mask_key is not None  # the policy was checked for it
     (site,), (count,) = program.sites, coordinates(program.jaxpr).values()
-    std = shares.std(request.job.stds[Phase.ROUND][0], site.query.ratio * site.clip, count)
+    std = shares.std(request.job.stds[Phase.ROUND][0], ratio_of(site.query) * site.clip, count)
     secrets = pair_secrets(policy.name, policy.mask_key, dict(policy.peers), shares.names)
     mask = masks(policy.name, secrets, request.digest(), count)
     return Masked(shares.factors[shares.names.index(policy.name)], std, mask)

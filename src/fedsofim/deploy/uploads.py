@@ -11,6 +11,7 @@ import numpy as np
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.phase import Phase
 from fedsofim.core.programs import upload_shapes
+from fedsofim.core.queries import ratio_of
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.secure_sum import Shares, step_of, unmasked
@@ -96,7 +97,7 @@ def _secure_mean(now: JobState, uploads: Sequence[Arrays]) -> Any:
     (site,) = now.program.sites
     leaves, structure = jax.tree.flatten(now.params)
     shares = Shares.of(now.job.peers, now.job.weights)
-    std = shares.std(now.job.stds[Phase.ROUND][0], site.query.ratio * site.clip, _dim(now.params))
+    std = shares.std(now.job.stds[Phase.ROUND][0], ratio_of(site.query) * site.clip, _dim(now.params))
     total = unmasked([u["upload0"] for u in uploads], step_of(std))
     largest = site.clip + std * math.sqrt(len(shares.names)) * (math.sqrt(len(total)) + 10)
     if np.linalg.norm(total) > largest:

@@ -2,7 +2,8 @@
 
 XLA writes the logits of all records to memory between the two products of a clipped sum, and narrow products run at
 a fraction of the machine's rate. Here a tile of records is read once and everything happens while it is in cache
-(sums.cc, tile.h). It computes what `SoftmaxGradient.block` computes, to float rounding.
+(sums.cc, tile.h). It computes what `SoftmaxGradient.blocks` computes, to float rounding, and its rounding has the same
+bound (docs/clipping.md).
 """
 
 from collections.abc import Sequence
@@ -25,23 +26,25 @@ def fits(theta: Any, x: Any, weight: Any) -> bool:
 
 def fused_sums(
     theta: jax.Array, x: Any, y: Any, weight: Any, owner: Any, *, one_each: bool, clients: int, clip: float
-) -> jax.Array:
-    """Every client's clipped sum, (clients, p+1, C), at one theta (p+1, C) or at `one_each` (clients, p+1, C).
+) -> tuple[jax.Array, jax.Array]:
+    """Every client's clipped sum, (clients, p+1, C), at one theta (p+1, C) or at `one_each` (clients, p+1, C): for each
+    number the nearest float, and the rest.
 
     x (blocks, B, p), y and weight (blocks, B), owner (blocks,): blocks of records, each of one client.
     """
     thetas = theta[None] if one_each else theta[None, None]
-    return _sums(clients, float(clip))(x, y.astype(jnp.int32), weight, owner, thetas)[0]
+    hi, lo = _sums(clients, float(clip))(x, y.astype(jnp.int32), weight, owner, thetas)
+    return hi[0], lo[0]
 
 
 @lru_cache(maxsize=64)
 def _sums(clients: int, clip: float) -> Any:
-    """The call as JAX sees it: theta (settings, 1 or clients, p+1, C) to sums (settings, clients, p+1, C)."""
+    """The call as JAX sees it: theta (settings, 1 or clients, p+1, C) to two of (settings, clients, p+1, C)."""
 
     @custom_vmap
     def sums(x, y, weight, owner, theta):
         out = jax.ShapeDtypeStruct((theta.shape[0], clients, *theta.shape[2:]), jnp.float32)
-        return jax.ffi.ffi_call(target("sums"), out)(x, y, weight, owner, theta, np.float32(clip))
+        return jax.ffi.ffi_call(target("sums"), (out, out))(x, y, weight, owner, theta, np.float32(clip))
 
     @sums.def_vmap
     def _swept(size: int, batched: Sequence[bool], *operands: jax.Array):
@@ -49,11 +52,11 @@ def _sums(clients: int, clip: float) -> Any:
         *shared, theta = operands
         if not any(batched[:-1]):
             flat = sums(*shared, theta.reshape(-1, *theta.shape[2:]))
-            return flat.reshape(size, -1, *flat.shape[1:]), True
+            return tuple(a.reshape(size, -1, *a.shape[1:]) for a in flat), (True, True)
 
         def one(index):
             return sums(*[a[index] if b else a for a, b in zip(operands, batched, strict=True)])
 
-        return jax.lax.map(one, jnp.arange(size)), True
+        return jax.lax.map(one, jnp.arange(size)), (True, True)
 
     return sums

@@ -2,7 +2,10 @@
 //
 // A record's gradient is [x;1] ⊗ r with r = softmax(θᵀ[x;1]) - onehot(y), so its norm is |[x;1]|·|r| and the clipped
 // sum over a tile is two products with little between them. First one lane is one record (`logits`, `residuals`);
-// then one lane is one feature (`add_outer`), so that neither product needs a sum across lanes.
+// then one lane is one feature (`outer`), so that neither product needs a sum across lanes.
+//
+// What is rounded where, and why one record cannot move the sum by more than is priced: docs/clipping.md. In short,
+// at most kGroup records are added up in floats, and sums of groups in doubles.
 #pragma once
 
 #include <math.h>
@@ -14,15 +17,34 @@ namespace fedsofim {
 
 constexpr int kLanes = 16;
 constexpr int kTogether = 10;  // classes whose sums are kept in registers: 2 x 10 of AVX-512's 32
+constexpr int kGroup = 64;     // records that are added up in floats: core/clipping.py `GROUP`, which the guard is for
+constexpr int kTerms = 64;     // squares that are added up in floats before a sum of more precision takes over
+constexpr float kUp = 0x1p60f; // residuals are squared in this scale: 1e-28 is a residual that can matter
 
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
+typedef float Half __attribute__((vector_size(2 * kLanes)));
+typedef double Doubles __attribute__((vector_size(4 * kLanes)));  // half as many
+typedef double AnyDoubles __attribute__((vector_size(4 * kLanes), aligned(8), may_alias));
 typedef float AnyFloats __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 typedef int32_t AnyInts __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
 
 inline Lanes load(const float* from) { return *(const AnyFloats*)from; }
 inline void store(float* to, Lanes value) { *(AnyFloats*)to = value; }
 inline Lanes all(float value) { return Lanes{} + value; }
+
+inline Doubles low(Lanes v) {
+  return __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), Doubles);
+}
+
+inline Doubles high(Lanes v) {
+  return __builtin_convertvector(__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15), Doubles);
+}
+
+inline void add(double* totals, Lanes values) {
+  AnyDoubles* to = (AnyDoubles*)totals;
+  to[0] += low(values), to[1] += high(values);
+}
 
 inline Lanes zip_low(Lanes a, Lanes b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -60,12 +82,20 @@ inline Lanes exp_negative(Lanes x) {
   return (Lanes)((Ints)p + ((Ints)whole << 23));
 }
 
-// |[x;1]|² of 16 records side by side; four sums in turn, since each must wait for its last addition.
+// |[x;1]|² of 16 records side by side: at most kTerms squares in floats, four sums in turn, since each must wait for its
+// last addition; then in doubles. Its relative error is below 20 units in the last place, whatever the width.
 inline Lanes square_norm(const float* x, int64_t width) {
-  Lanes sum[4] = {all(1.0f)};
-  for (int64_t k = 0; k < width; k += 4)
-    for (int j = 0; j < 4; j++) sum[j] += load(x + (k + j) * kLanes) * load(x + (k + j) * kLanes);
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  Doubles lower = Doubles{} + 1.0, upper = lower;
+  for (int64_t from = 0; from < width; from += kTerms) {
+    const int64_t end = from + kTerms < width ? from + kTerms : width;
+    Lanes sum[4] = {};
+    for (int64_t k = from; k < end; k += 4)
+      for (int j = 0; j < 4; j++) sum[j] += load(x + (k + j) * kLanes) * load(x + (k + j) * kLanes);
+    const Lanes part = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    lower += low(part), upper += high(part);
+  }
+  const Half a = __builtin_convertvector(lower, Half), b = __builtin_convertvector(upper, Half);
+  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
 inline Lanes root(Lanes x) {
@@ -87,13 +117,24 @@ void logits(const float* x, int64_t p, const float* theta, int64_t classes, floa
   for (int c = 0; c < w; c++) store(z + c * stride, sum[c]);
 }
 
+// Where the sums of a group of records are: begun at zero or in floats, left in floats or added to the totals.
+struct Group {
+  float* part;
+  double* total;
+  bool begins, ends;
+
+  Group operator+(int64_t n) const { return {part + n, total + n, begins, ends}; }
+  Lanes begin() const { return begins ? Lanes{} : load(part); }
+  void end(Lanes sum) const { ends ? add(total, sum) : store(part, sum); }
+};
+
 // g_ck += Σ_i r_ci·x_ik for `w` classes and `v` x 16 features, over the rows of a tile. Rows as far ahead as the tile is
 // long, which are mostly the next tile's, are sent for meanwhile.
 template <int w, int v>
-void outer(const float* x, int64_t pitch, int64_t rows, const float* r, int64_t stride, float* g, int64_t width) {
-  Lanes sum[w][v];
-  for (int c = 0; c < w; c++)
-    for (int j = 0; j < v; j++) sum[c][j] = load(g + c * width + j * kLanes);
+void outer(const float* x, int64_t pitch, int64_t rows, const float* r, int64_t stride, Group g, int64_t width) {
+  Lanes sum[w][v] = {};
+  for (int c = 0; !g.begins && c < w; c++)
+    for (int j = 0; j < v; j++) sum[c][j] = load(g.part + c * width + j * kLanes);
   for (int64_t i = 0; i < rows; i++) {
     Lanes features[v];
     for (int j = 0; j < v; j++) features[j] = load(x + i * pitch + j * kLanes);
@@ -102,7 +143,7 @@ void outer(const float* x, int64_t pitch, int64_t rows, const float* r, int64_t 
       for (int j = 0; j < v; j++) sum[c][j] += features[j] * r[c * stride + i];
   }
   for (int c = 0; c < w; c++)
-    for (int j = 0; j < v; j++) store(g + c * width + j * kLanes, sum[c][j]);
+    for (int j = 0; j < v; j++) (g + (c * width + j * kLanes)).end(sum[c][j]);
 }
 
 // Calls `act` with the number of classes as a constant, which keeps the sums in registers.
@@ -132,7 +173,7 @@ struct Logits {
 struct Outer {
   const float *x, *r;
   int64_t pitch, rows, stride, width;
-  float* g;
+  Group g;
   template <int w>
   void run() const {
     int64_t k = 0;
@@ -141,10 +182,25 @@ struct Outer {
   }
 };
 
-// Turns the logits z (classes, 16 records) into weight·min(1, clip/norm)·r. `square` is |[x;1]|².
-inline void residuals(float* z, int64_t stride, int64_t classes, const int32_t* y, const float* weight, Lanes square,
+// Σ_c (kUp·r_c)² of 16 records, in parts of kTerms classes.
+inline Lanes scaled_square(const float* r, int64_t stride, int64_t classes) {
+  Lanes total = {};
+  for (int64_t from = 0; from < classes; from += kTerms) {
+    Lanes part = {};
+    for (int64_t c = from; c < classes && c < from + kTerms; c++) {
+      const Lanes value = load(r + c * stride) * kUp;
+      part += value * value;
+    }
+    total += part;
+  }
+  return total;
+}
+
+// Turns the logits z (classes, 16 records) into weight·min(1, clip/norm)·r. `length` is |[x;1]|, and kUp·norm stays below
+// 2^125 where that is finite, so nothing that matters is rounded to zero or to infinity.
+inline void residuals(float* z, int64_t stride, int64_t classes, const int32_t* y, const float* weight, Lanes length,
                       float clip) {
-  Lanes most = load(z), total = {}, r2 = {};
+  Lanes most = load(z), total = {};
   for (int64_t c = 1; c < classes; c++) {
     Lanes value = load(z + c * stride);
     most = value > most ? value : most;
@@ -158,12 +214,10 @@ inline void residuals(float* z, int64_t stride, int64_t classes, const int32_t* 
   const Ints label = *(const AnyInts*)y;
   for (int64_t c = 0; c < classes; c++) {
     Lanes r = load(z + c * stride) * share;
-    r = label == (int32_t)c ? r - 1.0f : r;
-    store(z + c * stride, r);
-    r2 += r * r;
+    store(z + c * stride, label == (int32_t)c ? r - 1.0f : r);
   }
-  const Lanes norm = root(square * r2);
-  const Lanes factor = load(weight) * (norm > clip ? clip / norm : all(1.0f));
+  const Lanes norm = length * root(scaled_square(z, stride, classes));
+  const Lanes factor = load(weight) * (norm > clip * kUp ? clip * kUp / norm : all(1.0f));
   const Ints finite = norm < INFINITY;  // a record whose gradient is not finite says nothing at all
   for (int64_t c = 0; c < classes; c++) {
     Lanes r = load(z + c * stride) * factor;
