@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SMALL := .venv/.installed
 FULL := .venv/.installed-with-tools
 
-.PHONY: install demo test test-fast lint format bench clean
+.PHONY: install demo test test-fast lint format bench fuzz mutate clean
 install: $(FULL)
 
 $(SMALL): pyproject.toml
@@ -41,6 +41,14 @@ format: $(FULL)
 
 bench: $(FULL)
 	$(BIN)/python benchmarks/run.py
+
+# 20,000 client programs, judged by running them (docs/fuzzing.md); an hour or two, goes on where it was
+fuzz: $(FULL)
+	$(BIN)/python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz
+
+# bugs planted in core/ and deploy/, and whether the tests notice (docs/mutation.md); an hour or two, goes on where it was
+mutate: $(FULL)
+	$(BIN)/python scripts/mutate.py --jobs 2 --out runs/mutate
 
 clean:
 	rm -rf .venv demo runs .pytest_cache .ruff_cache .import_linter_cache

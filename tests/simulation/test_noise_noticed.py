@@ -10,7 +10,7 @@ import pytest
 from diary import diary_plan, nothing, read_diary, silent
 from fedsofim.core.budget import Budget
 from fedsofim.core.feature_moments import FeatureMoments
-from fedsofim.core.mechanisms import Diagonal, Independent, Mechanism, Tree
+from fedsofim.core.mechanisms import Independent, Mechanism, Tree
 from fedsofim.core.phase import Phase
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, split
@@ -33,7 +33,7 @@ def unrelated(pieces: list[np.ndarray]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [Independent(), Diagonal(2), Tree()], ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize("noise", [Independent(), Tree()], ids=lambda m: type(m).__name__)
 def test_leaves_of_one_release_have_noise_of_their_own(noise: Mechanism):
     def client(door):
         leaves = door.sum(lambda x, y: [0 * x, 0 * x, 0 * x], clip=1.0, noise=noise)
@@ -90,7 +90,7 @@ def test_noise_of_moments_setup_and_rounds_is_unrelated():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [(5,), (3, 4, 9)], ids=str)
+@pytest.mark.parametrize("sizes", [(3, 4, 9)], ids=str)
 def test_noise_of_a_setup_has_the_size_that_was_priced(sizes: tuple[int, ...]):
     """20,000 numbers: the measured std is good to 0.5 %."""
 
@@ -109,7 +109,7 @@ def test_noise_of_a_setup_has_the_size_that_was_priced(sizes: tuple[int, ...]):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [(5,), (3, 4, 9)], ids=str)
+@pytest.mark.parametrize("sizes", [(3, 4, 9)], ids=str)
 def test_noise_of_the_feature_moments_has_the_size_that_was_priced(sizes: tuple[int, ...]):
     data, how = silent(sizes, 20_000), FeatureMoments(share=0.2, radius=2.0)
     plan = diary_plan(data, lambda door: door.sum(nothing, clip=1.0), Budget(3.0), numbers=20_000, standardize=how)

@@ -23,10 +23,10 @@ def three_releases(door):
 
     def step(inner, carry):
         i, seen = carry
-        return i + 1, seen.at[i].set(inner.sum(lambda x, y: x, clip=1.0, sample=RATE))
+        return i + 1, seen.at[i].set(inner.sum(lambda x, y: x, clip=2.0, sample=RATE))
 
     _, seen = door.scan(step, (jnp.int32(0), jnp.zeros((2, sum(SIZES)), jnp.float32)), 2)
-    last = door.sum(lambda x, y: x, clip=1.0, sample=RATE)
+    last = door.sum(lambda x, y: x, clip=2.0, sample=RATE)
     return jnp.concatenate([seen.ravel(), last])
 
 
@@ -88,7 +88,7 @@ def test_the_noise_on_a_sampled_sum_has_the_size_that_was_asked_for():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("noise", [0.8, 2.5])
+@pytest.mark.parametrize("noise", [2.5])
 def test_sampled_releases_with_other_noise_cost_what_that_noise_costs(noise: float):
     """Noise of `noise` times a multiplier is noise of one at `noise` times the multiplier."""
 
@@ -107,9 +107,9 @@ def test_keys_of_sampling_and_of_noise_have_nothing_in_common():
     data, numbers = one_hot((256,)), 256
 
     def client(door):
-        return door.sum(lambda x, y: 1000 * x, clip=1000.0, sample=RATE)
+        return door.sum(lambda x, y: 1000 * x, clip=2000.0, sample=RATE)
 
-    plan = diary_plan(data, client, Budget(1.0), numbers=numbers, multiplier=1e-3)
+    plan = diary_plan(data, client, Budget(1.0), numbers=numbers, multiplier=5e-4)
     seen = read_diary(plan, data)[1]
     took = seen > 500
     noise = np.where(took, seen - 1000, seen)

@@ -30,7 +30,7 @@ _PURE = """
     abs acos acosh add add_any and approx_top_k argmax argmin asin asinh atan atan2 atanh bessel_i0e bessel_i1e
     bitcast_convert_type broadcast_in_dim cbrt ceil cholesky clamp clz complex concatenate conj
     conv_general_dilated convert_element_type copy cos cosh cumlogsumexp cummax cummin cumprod cumsum
-    custom_linear_solve digamma div dot_general dynamic_slice dynamic_update_slice eig eigh eq eq_to erf erf_inv erfc
+    custom_linear_solve digamma div dot_general dynamic_slice dynamic_update_slice eig eigh empty2 eq eq_to erf erf_inv erfc
     exp exp2 expm1 fft floor gather ge gt hessenberg householder_product igamma igamma_grad_a igammac imag integer_pow
     iota iota_2x32_shape is_finite le le_to lgamma log log1p logistic lt lt_to lu lu_pivots_to_permutation max min mul
     mulhi name ne neg nextafter not optimization_barrier or pad polygamma population_count pow qr random_bits

@@ -30,7 +30,7 @@ from jax.extend.core import Literal
 from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, norms
 from fedsofim.core.grouping import at_least_single, divisor, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice, Whole
-from fedsofim.core.softmax_gradient import SoftmaxGradient
+from fedsofim.core.softmax_gradient import SoftmaxGradient as SoftmaxGradient  # one of the three, and its name is here
 from fedsofim.errors import Refused
 
 TILE = 4 * GROUP  # what the records of a closed form are padded to
@@ -123,13 +123,13 @@ class PerRecord:
 
     def _leaves(self) -> list["_Leaf"]:
         """A gradient of a matrix ends in a transpose, which as a row would have to be carried out for every record."""
-        made_by = {v: e for e in self.jaxpr.eqns for v in e.outvars}
-        eqns = [None if isinstance(v, Literal) else made_by.get(v) for v in self.jaxpr.outvars]
-        turned = [e is not None and e.primitive.name == "transpose" for e in eqns]
-        return [
-            _Leaf(s.shape, e.params["permutation"] if t else tuple(range(len(s.shape))))
-            for s, e, t in zip(self.shapes, eqns, turned, strict=True)
-        ]
+        turned = {e.outvars[0]: e.params["permutation"] for e in self.jaxpr.eqns if e.primitive.name == "transpose"}
+
+        def leaf(var: Any, shape: tuple[int, ...]) -> _Leaf:
+            straight = tuple(range(len(shape)))
+            return _Leaf(shape, straight if isinstance(var, Literal) else turned.get(var, straight))
+
+        return [leaf(v, s.shape) for v, s in zip(self.jaxpr.outvars, self.shapes, strict=True)]
 
 
 class _Leaf(NamedTuple):

@@ -22,7 +22,7 @@ from fedsofim.core.audit import Inputs, Program, output_names
 from fedsofim.core.jaxprs import open_jaxpr, releases_in
 from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release, operands
-from fedsofim.core.stand_in_keys import stand_in_keys
+from fedsofim.core.stand_in_keys import keys_from
 from fedsofim.errors import Refused
 
 CLIENTS, ROUNDS = 3, 64  # at most: of which the keys are compared; every step of every loop is
@@ -83,7 +83,7 @@ def _compiled(program: Program, inputs: Inputs) -> Callable[[int, int, int], See
 
 def _client_keys(seed: int) -> jax.Array:
     """A key for each client. Which ones does not matter, so none is drawn."""
-    return stand_in_keys([(seed, index) for index in range(CLIENTS)])
+    return keys_from([(seed, index) for index in range(CLIENTS)])
 
 
 def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence, keys: list) -> list:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ class SoftmaxGradient:
         dtype = at_least_single(consts[0].dtype)
         blocks, (groups, size) = len(records.owner), groups_of(records.y.shape[1])
         tiled = (blocks, groups, size)
-        x, y, weight = (padded(a, groups * size, axis=1) for a in records[:3])
+        x, y, weight = (padded(jnp.asarray(a), groups * size, axis=1) for a in records[:3])
         x, weight = x.astype(dtype), weight.astype(dtype).reshape(tiled)
         r = evaluated_once(lambda x: _residuals(consts[0], batched[0], records.owner, x, y.reshape(tiled)), x, weight)
         length = jnp.sqrt(square_sum(x) + 1.0).reshape(tiled)
@@ -65,7 +65,7 @@ class SoftmaxGradient:
         return [jax.tree.map(lambda *a: jnp.swapaxes(jnp.concatenate(a, axis=2), 1, 2), *parts)]
 
 
-def _residuals(theta: jax.Array, each: bool, owner: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+def _residuals(theta: jax.Array, each: bool, owner: Any, x: jax.Array, y: jax.Array) -> jax.Array:
     """softmax - onehot, (blocks, groups, classes, records of a group)."""
     theta = theta.astype(x.dtype)
     head = theta[owner] if each else theta

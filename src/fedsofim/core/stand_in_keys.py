@@ -41,6 +41,6 @@ _IMPL = define_prng_impl(
 )
 
 
-def stand_in_keys(words: Any) -> jax.Array:
+def keys_from(words: Any) -> jax.Array:
     """Keys with these words, (..., 2)."""
     return jax.random.wrap_key_data(np.asarray(words, np.uint32), impl=_IMPL)
