@@ -11,7 +11,9 @@ from mutations.mutant import SOURCE, Mutant
 
 #: What a sample is drawn from: files that decide what leaves, how noisy, and at what price.
 FILES = (
-    "core/accounting.py", "core/audit.py", "core/clipped_sums.py", "core/cohort.py", "core/door.py",
+    "core/accounting.py", "core/audit.py", "core/clipped_sums.py", "core/clipping.py", "core/cohort.py",
+    "core/door.py", "core/grouping.py", "core/lattice.py", "core/opening.py", "core/sampled.py",
+    "core/second_opinion.py", "core/site.py", "core/softmax_gradient.py",
     "core/feature_moments.py", "core/gaussian.py", "core/mechanisms.py", "core/phase.py", "core/plan.py",
     "core/pooled.py", "core/programs.py", "core/queries.py", "core/records.py", "core/release.py", "core/round.py",
     "core/walk.py", "deploy/account.py", "deploy/certificate.py", "deploy/exact_sums.py", "deploy/execute.py",

@@ -93,7 +93,7 @@ def test_norms_of_many_features_do_not_drift(path, features):
 @pytest.mark.slow
 @pytest.mark.parametrize("records", [200_000, 1_000_000])
 def test_a_record_among_many_moves_the_sum_by_its_clip(path, records):
-    """All others push one way, so that the sum is as long as can be and rounds most; one turns round, at full length."""
+    """All others push one way, so that the sum is long and rounds most; one turns round, at full length."""
     x = np.random.default_rng(0).uniform(0.5, 1.5, size=(records, 1))
     theta, y = jnp.zeros((2, 2), jnp.float32), np.zeros(records)
     for at in (0, 1, 2, 3, records // 2, records - 1):

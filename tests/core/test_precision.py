@@ -1,5 +1,7 @@
 """Sums and noise are float32 or better, whatever the leaves of a model or of a per-record function are."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,8 +18,8 @@ LOW = [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn]
 
 
 def released_dtypes(jaxpr) -> set:
-    eqns = open_jaxpr(jaxpr)[0].eqns
-    return {v.aval.dtype for e in eqns if e.primitive is dp_release for v in e.outvars}
+    outs: list[Any] = [v.aval for e in open_jaxpr(jaxpr)[0].eqns if e.primitive is dp_release for v in e.outvars]
+    return {aval.dtype for aval in outs}
 
 
 @pytest.mark.parametrize("dtype", LOW, ids=lambda d: d.__name__)

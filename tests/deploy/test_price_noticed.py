@@ -5,6 +5,7 @@ import math
 import os
 import stat
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from fedsofim import extensions
 from fedsofim.core.mechanisms import Diagonal, Independent, Mechanism
 from fedsofim.core.phase import Phase
 from fedsofim.deploy import certificate
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.lines import Line, epsilon_of_lines
-from fedsofim.deploy.node import answer
+from fedsofim.deploy.node import answer, consider
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.pricing import priced
@@ -72,6 +74,25 @@ def test_the_operators_least_noise_is_asked_of_the_round_itself(nodes: list[Poli
     with pytest.raises(Refused, match="smallest allowed"):
         lines_of(strict, Diagonal(7), 7, 0)
     assert lines_of(strict, Diagonal(7), 7, 6)
+
+
+@pytest.mark.slow
+def test_every_release_of_a_request_is_charged(nodes: list[Policy], monkeypatch):
+    """A stranger's method with two of them a round; at the end the budget is spent, to the last digit."""
+    offered = EntryPoint("two", "two_releases:two_releases", "fedsofim.methods")
+    monkeypatch.setattr(extensions, "entry_points", lambda group: [offered] if group == "fedsofim.methods" else [])
+    nodes = [replace(policy, methods=("two",)) for policy in nodes]
+    finish(nodes, started(nodes, "two", settings=(("noise", "0.5"),)))
+    lines = [one for _, one in Account(nodes[0].ledger).entries()]
+    assert [(one.clip, one.weight) for one in lines] == [(10.0, 1.0), (2.0, 4.0)] * 2
+    assert spent(nodes[0]) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method, more", [("fedfc", {}), ("fedgd", {"standardize": 0.2})], ids=["setup", "moments"])
+def test_a_job_is_considered_with_its_one_shot_phases(nodes: list[Policy], method: str, more: dict[str, Any]):
+    job = started(nodes, method, **more).job
+    assert consider(nodes[0], job)["epsilon"] == pytest.approx(1.0, rel=1e-6)
 
 
 @pytest.mark.slow

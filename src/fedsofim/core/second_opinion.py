@@ -147,7 +147,7 @@ def stand_ins(inputs: Inputs) -> Inputs:
 
     def one(leaf: Any) -> Any:
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(np.ones((*leaf.shape, 2), np.uint32))
+            return jax.random.wrap_key_data(jnp.ones((*leaf.shape, 2), jnp.uint32))
         return constants(leaf)
 
     return jax.tree.map(one, replace(inputs, records=(), key=()))

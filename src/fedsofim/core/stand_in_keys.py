@@ -14,7 +14,7 @@ import numpy as np
 from jax.extend.random import define_prng_impl
 
 
-def _fold_in(key: jax.Array, number: jax.Array) -> jax.Array:
+def _fold_in(key: jax.Array, number: Any) -> jax.Array:
     """Two words mixed with a number: every step can be undone but the last, which the other word keeps."""
     n = number.astype(jnp.uint32)
     a = (key[0] ^ (n + np.uint32(0x9E3779B9))) * np.uint32(0x85EBCA6B)
@@ -43,4 +43,4 @@ _IMPL = define_prng_impl(
 
 def keys_from(words: Any) -> jax.Array:
     """Keys with these words, (..., 2)."""
-    return jax.random.wrap_key_data(np.asarray(words, np.uint32), impl=_IMPL)
+    return jax.random.wrap_key_data(np.asarray(words, np.uint32), impl=_IMPL)  # type: ignore[arg-type]
