@@ -73,7 +73,7 @@ int main() {
     each([](int i) { residuals(z + i, kTile, kClasses, label + i, weight + i, length[i / kLanes], 10.0f); });
   });
   double second = seconds([&] {
-    Outer{rows, z, kFeatures, kTile, kTile, kFeatures, {nullptr, sums, true, true}}.run<kClasses>();
+    Outer{rows, z, kTile, kTile, kFeatures, {nullptr, sums, true, true}}.run<kClasses>();
   });
   printf("{\"multiplications\": %.9f, \"transposing a tile\": %.9f, \"norms |x|\": %.9f, \"X·θ\": %.9f, "
          "\"softmax, label, norms |r|, clipping\": %.9f, \"XᵀR\": %.9f}\n",

@@ -24,15 +24,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
-AT_ONCE = 20  # programs to a task
-RENEWED = 20  # tasks to a worker
+AT_ONCE = 50  # programs to a task
+RENEWED = 100  # tasks to a worker, which then has 4 GB; a new one compiles or reads from disk everything anew
 
 
 def prepare(cache: str) -> None:
     """One thread for each worker, and compiled operations kept on disk: thousands of programs share them."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported, so first
     import jax
 
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     jax.config.update("jax_compilation_cache_dir", cache)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
@@ -44,6 +44,7 @@ def work(seed: int, numbers: list[int]) -> list[dict]:
 
     lines = [line_of(seed, n)._asdict() for n in numbers]
     gc.collect()
+    gc.freeze()  # what JAX keeps is looked through once, not at every collection
     return lines
 
 

@@ -1,5 +1,6 @@
 """What a site is charged, for every mechanism: its releases, their cost over the run, and what a wrong account says."""
 
+import math
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -74,3 +75,9 @@ def test_every_site_of_one_client_has_its_own_std():
     first, second = program(replace(inputs, stds=stds))[0]
     assert np.std(np.asarray(first)) == pytest.approx(2.0, rel=0.08)
     assert np.std(np.asarray(second)) == pytest.approx(50.0, rel=0.08)
+
+
+def test_a_release_without_noise_costs_everything():
+    plain = Charge(site=0, label="a", clip=1.0, ratio=2.0, releases=4, weight=4.0)
+    assert plain.mu_squared(0.0) == plain.mu_squared(-1.0) == mu_spent([plain], {0: 0.0}) == math.inf
+    assert plain.mu_squared(2.0) == 4.0

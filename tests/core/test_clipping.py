@@ -116,6 +116,7 @@ def test_any_function_of_a_record_among_many():
         assert length(summed(query, [], laid(x, blocks=512), 1.0) - before) <= 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 3e38])
 def test_a_record_that_is_not_finite_is_as_if_it_were_not_there(path, bad):
     random = np.random.default_rng(0)
@@ -172,6 +173,7 @@ def test_what_is_measured_is_what_is_added():
         assert length(summed(query, consts, laid(x), 1e-3)) <= 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn])
 def test_sums_and_noise_of_short_floats_are_in_single_precision(dtype):
     record = jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
@@ -186,6 +188,7 @@ def test_sums_and_noise_of_short_floats_are_in_single_precision(dtype):
     assert len(np.unique(draws)) > 2000  # bfloat16 has 128 numbers between 256 and 512
 
 
+@pytest.mark.slow
 def test_weights_are_covered_whatever_their_size(path):
     """Pooled records weigh a millionth: rounding is small next to that, not next to 1."""
     x = np.random.default_rng(0).normal(size=(3000, 4)) * 9

@@ -51,12 +51,12 @@ def both_forms(clip, theta, x, y, weight):
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
-    clip=st.sampled_from([0.01, 0.5, 3.0, math.inf]),
+    clip=st.sampled_from([0.5, math.inf]),  # each pair of clip and size is compiled once
     scale=st.sampled_from([0.0, 1.0, 30.0]),
-    records=st.sampled_from([1, 12, 53, 64, 1536]),  # one tile or several, even and uneven
+    records=st.sampled_from([1, 53, 1536]),  # one group or several, even and uneven
 )
 def test_closed_form_equals_generic_path(seed, clip, scale, records):
     theta, x, y, weight = block(seed, records, scale=scale)
@@ -71,6 +71,7 @@ def test_both_equal_the_plain_loop():
     np.testing.assert_allclose(closed, plain_sum(HEAD.loss, theta, x, y, weight, 0.7), atol=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), clip=st.sampled_from([0.1, 1.0, 10.0]))
 def test_replacing_one_record_moves_the_sum_by_at_most_twice_the_clip(seed, clip):

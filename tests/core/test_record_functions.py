@@ -113,7 +113,7 @@ RECORD_FUNCTIONS = [
     (maps_by_its_own_rule, "'custom_vmap_call' is not an operation that the audit knows"),
     (maps_by_its_own_rule_inside, "'custom_vmap_call' is not an operation"),
     (through_a_reference, "'new_ref' is not an operation|remove the print"),
-    (keys_of_its_own_kind, "another generator"),
+    (keys_of_its_own_kind, "another generator|is told its impl"),
 ]  # fmt: skip
 
 

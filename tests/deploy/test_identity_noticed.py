@@ -16,7 +16,20 @@ from fedsofim.deploy.node import answer, consider, read_data
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.wire import Job, Request
 from fedsofim.errors import Refused
-from nodes import X, Y, asked, charges, make_node, make_nodes, refusal, same_bits, started, with_terms, write_records
+from nodes import (
+    X,
+    Y,
+    asked,
+    charges,
+    finish,
+    make_node,
+    make_nodes,
+    refusal,
+    same_bits,
+    started,
+    with_terms,
+    write_records,
+)
 
 # --- the digest ---------------------------------------------------------------------------------------------
 
@@ -172,3 +185,17 @@ def test_whoever_waited_for_a_request_is_seen_to_work_on_it(tmp_path: Path, monk
     leave.set()
     thread.join(60)
     assert holding.holding_of(ledger, digest) is holding.Holding.NOTHING
+
+
+@pytest.mark.slow
+def test_a_client_remembers_the_round_before(nodes: list[Policy], monkeypatch):
+    """Not its first one, nor its last: that of the round before the one it is asked for."""
+    wanted: list[int] = []
+
+    def recorded(self: Account, job: str, round: int, real=Account.memory) -> bytes | None:
+        wanted.append(round)
+        return real(self, job, round)
+
+    monkeypatch.setattr(Account, "memory", recorded)
+    finish(nodes[:1], started(nodes[:1], "scaffold", rounds=4))
+    assert wanted == [0, 1, 2]

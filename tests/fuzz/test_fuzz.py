@@ -11,19 +11,19 @@ from fuzz_generator import Drawn, program
 from fuzz_judge import judge
 from fuzz_report import WRONG, line_of
 
-PROGRAMS = 200
+PROGRAMS = range(1, 41)  # compiling for the first forty is most of what they cost
 
 
 @pytest.mark.slow
 def test_programs_by_number():
     """The first programs of a seed that the long run does not use; each wrong one is shown cut down."""
-    wrong = [line for number in range(PROGRAMS) if (line := line_of(seed=1, number=number)).fate in WRONG]
+    wrong = [line for number in PROGRAMS if (line := line_of(seed=1, number=number)).fate in WRONG]
     assert not wrong, "\n".join(f"{line.fate}: {line.why}\n  {line.shrunk}\n  {line.text}" for line in wrong)
 
 
 @pytest.mark.slow
 @settings(
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     database=None,

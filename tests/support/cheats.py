@@ -172,6 +172,6 @@ CHEATS = [
     (label_kept, "kept and used outside"),
     (printed, "remove the print or callback"),
     (called_back, "remove the print or callback"),
-    (reduced_oddly, "client memory depends on the records"),
+    (reduced_oddly, "'reduce' is not an operation that the audit knows"),
     (door_in_the_record_function, "itself opens the door"),
 ]

@@ -110,8 +110,20 @@ def _all_mine(door: Any) -> Any:
     return replace(door, _records=records._replace(owner=jnp.zeros_like(records.owner) + door._index))
 
 
-def _ratio(door: Any, ratio: float) -> Any:
-    return replace(door, _model=door._model._replace(gradient=SoftmaxGradient(ratio=ratio)))
+class UnderstatedGradient(SoftmaxGradient):
+    """A subclass that says it moves less than it does; its sums are the same."""
+
+    __slots__ = ()
+    ratio = 0.1
+
+
+class UnderstatedSum(PerRecord):
+    __slots__ = ()
+    ratio = 0.1
+
+
+def _ratio(door: Any) -> Any:
+    return replace(door, _model=door._model._replace(gradient=UnderstatedGradient()))
 
 
 def _sites(door: Any, count: int) -> Any:
@@ -133,7 +145,7 @@ FORGERIES: dict[str, Callable[[Any], Any]] = {
     "owner=mine": _all_mine,
     "_sites=[]": lambda d: _sites(d, 0),
     "_sites=[1]": lambda d: _sites(d, 1),
-    "ratio=0.1": lambda d: _ratio(d, 0.1),
+    "ratio=0.1": _ratio,
     "size=1": lambda d: replace(d, size=F32(1)),
     "clip=0.1": lambda d: replace(d, facts=d.facts._replace(clip=0.1)),
 }
@@ -156,7 +168,7 @@ def bind_by_hand(door: Any, fn: Callable, how: str) -> jax.Array:
     query, consts, _ = PerRecord.trace(fn, *record)
     number = {"number=0": 0, "number=40": 40}.get(how, len(door._sites))
     if how == "ratio=0.1":
-        query = replace(query, ratio=0.1)
+        query = UnderstatedSum(query.jaxpr, query.shapes)
     noise = Independent(0.01) if how == "scale=0.01" else Independent(1.0)
     site = Site(
         number=number, label="by hand", query=query, clip=9.0 if how == "clip=9" else 1.0, noise=noise, sample=1.0,

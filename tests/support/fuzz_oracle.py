@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
+from fedsofim.core.lattice import Pair
 from fedsofim.core.records import Records
 from fuzz_execute import CannotRun
 from fuzz_releases import noised, sums
@@ -23,7 +24,7 @@ from fuzz_world import neighbours, opposites, records_with
 
 KEYS = 1024
 CHANCE = 1e-9  # of calling an honest program a leak, for one pair of neighbours
-ROUNDING = 1.002  # how far float32 sums may go beyond the stated sensitivity
+ROUNDING = 1 + 1e-6  # stds are float32; sums keep their sensitivity, rounding included
 LARGEST = 400  # released numbers in all: more would need more keys
 ENGINE = ("broken", "coarse")  # findings that are about the engine, whatever the program
 SHOWN = "shown: a print or callback depends on records or keys"
@@ -86,9 +87,9 @@ def _apart(seen: Seen, near: Records) -> tuple[list[np.ndarray], list[np.ndarray
     """Sums of the neighbours and noise under the keys, for every release."""
     moved, drawn = [], []
     for taken in seen.taken:
-        leaves = sums(taken, slice(KEYS, None), near)
-        moved += leaves
-        drawn += noised(taken, slice(0, KEYS), [leaf[0] for leaf in leaves])
+        pairs = sums(taken, slice(KEYS, None), near)
+        moved += [pair.hi.astype(np.float64) + pair.lo for pair in pairs]
+        drawn += noised(taken, slice(0, KEYS), [Pair(pair.hi[0], pair.lo[0]) for pair in pairs])
     return moved, drawn
 
 

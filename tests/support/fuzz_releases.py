@@ -1,11 +1,13 @@
 """What a program would have released, from what went into its releases: the engine's sums and the engine's noise.
 
-The sum of every neighbour and the noise under every key are computed apart, by `Query.block` and `noisy` as the engine
-has them, since then the few kinds of noise are compiled once for all programs and a sum is one vmap over everything.
-`fuzz_oracle.py` also runs the engine's whole release for some programs.
+Only the per-record functions are the program's own, so only they are evaluated without being compiled. Their vectors
+then go through `client_sums` as the records of a function that gives them back unchanged, and `noisy` adds the noise:
+both are compiled once for all programs with the same shapes. `fuzz_oracle.py` also runs the engine's whole release for
+some programs.
 """
 
-from collections.abc import Sequence
+import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from unittest import mock
@@ -15,15 +17,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core import queries
-from fedsofim.core.clipped_sums import noisy
+from fedsofim.core.clipped_sums import client_sums, noisy
+from fedsofim.core.lattice import Pair
 from fedsofim.core.mechanisms import Mechanism
-from fedsofim.core.queries import SoftmaxGradient
+from fedsofim.core.queries import PerRecord, SecondMoment, SoftmaxGradient
 from fedsofim.core.records import Records
 from fedsofim.core.site import Site
 from fuzz_execute import Taken, interpreted
 
+Shapes = tuple[tuple[tuple[int, ...], str], ...]
 
-def sums(taken: Taken, rows: slice, own: Records) -> list[np.ndarray]:
+
+def sums(taken: Taken, rows: slice, own: Records) -> list[Pair]:
     """The clipped sums of one release for some rows: (rows, rounds, clients, ...) for each leaf.
 
     `own` are the program's records of those rows. The query's constants are taken from the first row.
@@ -32,41 +37,73 @@ def sums(taken: Taken, rows: slice, own: Records) -> list[np.ndarray]:
     there = index.shape
     records = _spread(own, there) if taken.own else Records(*(np.asarray(a)[rows] for a in taken.op.records))
     consts = [np.broadcast_to(np.asarray(c)[:1], (there[0], *c.shape[1:])) for c in taken.op.consts]
-    blocks = records.owner.shape[-1]
     mine = (records.owner == index[..., None])[..., None].astype(np.float32)
-    x, y, weight = (_flat(a, 4) for a in (records.x, records.y, records.weight * mine))
-    each = [_flat(np.repeat(np.expand_dims(c, 3), blocks, axis=3), 4) for c in consts]
-    out = _block(taken.site, each, x, y, weight)
-    return [np.asarray(leaf).reshape(*there, blocks, *leaf.shape[1:]).sum(axis=3) for leaf in out]
+    each = Records(*(_flat(a, 3) for a in records._replace(weight=records.weight * mine)))
+    out = _summed(taken.site, [_flat(c, 3) for c in consts], each)
+    return jax.tree.map(lambda a: np.asarray(a).reshape(*there, *a.shape[1:]), out)
 
 
-def _block(site: Site, consts: list, x: Any, y: Any, weight: Any) -> list[jax.Array]:
-    if isinstance(site.query, SoftmaxGradient):
-        return _closed(site.query, float(site.clip))(consts, x, y, weight)
-    # every such query is another program: do not compile it
+def _summed(site: Site, consts: list, records: Records) -> list[Pair]:
+    """Sums of many clients, each with constants and records of its own."""
+    query: Any = site.query
+    clip = float(site.clip)
+    if isinstance(query, SoftmaxGradient):
+        return _engine(query, clip)(consts, records)
+    inner = query.vector if isinstance(query, SecondMoment) else query
+    vectors = _vectors(inner, consts, records.x, records.y)
+    given = _given_back(type(inner), tuple((s.shape, str(s.dtype)) for s in inner.shapes))
+    held = replace(query, vector=given) if isinstance(query, SecondMoment) else given
+    return _engine(held, clip)([], records._replace(x=vectors))
+
+
+def _vectors(query: PerRecord, consts: list, x: Any, y: Any) -> np.ndarray:
+    """Every record's leaves in one row: (clients, blocks, records, numbers). Nothing is compiled."""
+    clients, blocks, size = y.shape
+    each = [jnp.asarray(_flat(np.repeat(c[:, None], blocks, axis=1), 2)) for c in consts]
     with jax.disable_jit(), mock.patch.object(queries, "eval_jaxpr", interpreted):
-        each = [jnp.asarray(c) for c in consts]
-        return jax.vmap(lambda c, x, y, w: site.query.block(c, x, y, w, site.clip))(each, x, y, weight)
+        leaves = jax.vmap(query.vectors)(each, jnp.asarray(_flat(x, 2)), jnp.asarray(_flat(y, 2)))
+    return np.concatenate([np.asarray(v).reshape(clients, blocks, size, -1) for v in leaves], axis=-1)
 
 
-@lru_cache(maxsize=64)
-def _closed(query: SoftmaxGradient, clip: float) -> Any:
-    return jax.jit(jax.vmap(lambda c, x, y, weight: query.block(c, x, y, weight, clip)))
+@lru_cache(maxsize=256)
+def _given_back(kind: type[PerRecord], shapes: Shapes) -> PerRecord:
+    """A query of the same class whose record is its vector already."""
+    ends = np.cumsum([math.prod(shape) for shape, _ in shapes])
+
+    def leaves(x: jax.Array, y: jax.Array) -> list[jax.Array]:
+        parts = jnp.split(x, ends[:-1])
+        return [part.reshape(shape).astype(dtype) for part, (shape, dtype) in zip(parts, shapes, strict=True)]
+
+    query, _, _ = PerRecord.trace(leaves, jnp.zeros(int(ends[-1]), jnp.float32), jnp.int32(0))
+    return kind(query.jaxpr, query.shapes)
 
 
-def noised(taken: Taken, rows: slice, base: list[np.ndarray]) -> list[np.ndarray]:
+@lru_cache(maxsize=256)
+def _engine(query: Any, clip: float) -> Any:
+    """The engine's sums of one client, for many."""
+
+    def one(consts: list, records: Records) -> list[Pair]:
+        mine = records._replace(owner=jnp.zeros_like(records.owner))
+        return [Pair(*(a[0] for a in p)) for p in client_sums(query, consts, [False] * len(consts), mine, 1, clip)]
+
+    return jax.jit(jax.vmap(one))
+
+
+def noised(taken: Taken, rows: slice, base: list[Pair]) -> list[np.ndarray]:
     """`base` (rounds, clients, ...) with the noise of some rows: (rows, rounds, clients, ...) for each leaf."""
     op, draw = taken.op, _noise(taken.site.noise)
     words = np.asarray(op.key)[rows]
     stds = np.asarray(op.stds)[0][..., taken.site.number]
     turns = np.asarray(op.round)[0]
-    of_round = [draw(words[:, t], turns[t], stds[t], [b[t] for b in base]) for t in range(words.shape[1])]
+    of_round = [
+        draw(words[:, t], turns[t], stds[t], [Pair(b.hi[t], b.lo[t]) for b in base]) for t in range(words.shape[1])
+    ]
     return [np.stack([np.asarray(r[i].astype(jnp.float32)) for r in of_round], axis=1) for i in range(len(base))]
 
 
 @lru_cache(maxsize=64)
 def _noise(mechanism: Mechanism) -> Any:
-    def one(words: Any, turn: Any, std: Any, base: Sequence) -> list[jax.Array]:
+    def one(words: Any, turn: Any, std: Any, base: list[Pair]) -> list[jax.Array]:
         return noisy(mechanism, jax.random.wrap_key_data(words), turn, std, base)
 
     return jax.jit(jax.vmap(jax.vmap(one), (0, None, None, None)))

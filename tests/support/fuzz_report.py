@@ -13,7 +13,7 @@ from fuzz_shrink import shrunk
 
 PLANTED = (0, 0, 1, 1, 2)  # how many leaks are planted in a program: one of these
 SECOND = 10  # the second opinion, which compiles, is asked about every so many accepted programs
-WHOLE = 50  # and the oracle takes the engine's whole release, compiled, for every so many
+WHOLE = 100  # and the oracle takes the engine's whole release, compiled, for every so many
 SHRUNK = 2  # wrong programs of a kind are cut down, in each process
 WRONG = ("WRONGLY ACCEPTED", "WRONGLY REFUSED", "unjudged")
 

@@ -55,6 +55,7 @@ class Program:
     outputs: Any  # structure of (upload, memory)
     charges: tuple[Charge, ...]
     sites: tuple[Site, ...]
+    phase: Phase = Phase.ROUND
 
     def __call__(self, inputs: Inputs) -> tuple[Any, Any]:
         flat = eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *jax.tree.leaves(inputs))
@@ -94,7 +95,7 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
             if taint in value.taint:
                 raise Refused(f"{name} depends on the {taint} other than through a release; {REMEDY[taint]}")
     charges = tuple(_charge(site, times, phase, facts.rounds) for site, times in walk.releases)
-    return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases))
+    return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases), phase)
 
 
 def _traced(program: Callable, inputs: Inputs) -> tuple[ClosedJaxpr, Any]:
@@ -112,6 +113,8 @@ def _traced(program: Callable, inputs: Inputs) -> tuple[ClosedJaxpr, Any]:
             "a value from inside a function was kept and used outside it; if that was a per-record function it is a "
             f"raw record. {REMEDY[RECORDS].capitalize()}"
         ) from error
+    except InputError:
+        raise
     except NotImplementedError as error:
         if dp_release.name not in str(error):
             raise

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 
-from fedsofim.core.mechanisms import Mechanism, as_mechanism
+from fedsofim.core.mechanisms import Mechanism, Mischarged
 from fedsofim.core.models import Model
 from fedsofim.core.opening import opened
 from fedsofim.core.queries import TRUSTED, PerRecord, Query, SecondMoment, matrix_of
 from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release
-from fedsofim.core.site import Site, check_site
+from fedsofim.core.site import Site, check_clip, own_site
 from fedsofim.errors import InputError, expect_whole
 
 
@@ -99,10 +99,13 @@ class Door:
         label: str = "second moment",
     ):
         """Σ_j v_j v_jᵀ + symmetric noise, v_j = fn(x_j, y_j) clipped to norm `clip`: sensitivity sqrt(2)·clip²."""
+        check_clip(clip, unpaid=type(noise) is Mischarged)
         query, consts, _ = self._trace(fn)
         if len(query.shapes) != 1 or len(query.shapes[0].shape) != 1:
             raise InputError(f"second_moment needs one vector per record; the function returned {query.shapes}")
-        (half,) = self._release(label, SecondMoment(query), consts, clip=clip**2, noise=noise, sample=1.0, share=share)
+        (half,) = self._release(
+            label, SecondMoment(query), consts, clip=float(clip) ** 2, noise=noise, sample=1.0, share=share
+        )
         return matrix_of(half).astype(query.shapes[0].dtype)
 
     def scan(self, step: Callable, carry, length: int):
@@ -141,13 +144,13 @@ class Door:
             label=label,
             query=query,
             clip=self.facts.clip if clip is None else clip,
-            noise=as_mechanism(noise),
+            noise=noise,  # type: ignore[arg-type]
             sample=sample,
             share=share,
         )
-        check_site(site)
+        own = own_site(site)
         key = self._next_key()
-        return dp_release.bind(key, self.round, self._index, self._stds, *self._records, *consts, site=site)
+        return dp_release.bind(key, self.round, self._index, self._stds, *self._records, *consts, site=own)
 
 
 def _only_leaf(params: Any, shape: tuple[int, ...]) -> Any:

@@ -89,6 +89,18 @@ def as_mechanism(noise: "float | Mechanism") -> Mechanism:
     return noise  # type: ignore[return-value]
 
 
+def own_mechanism(noise: "float | Mechanism") -> Mechanism:
+    """The same mechanism made anew of plain numbers, which its own checks see again; nobody else holds it."""
+    known = as_mechanism(noise)
+    if type(known) is Mischarged:
+        return Mischarged(own_mechanism(known.noise), known.charged)
+    if type(known) is Tree:
+        return Tree(None if known.restart is None else int(known.restart), bool(known.honaker))
+    if type(known) is Diagonal:
+        return Diagonal(int(known.rounds))
+    return Independent(float(known.scale))  # type: ignore[attr-defined]
+
+
 # --- noise laid out over the rounds -------------------------------------------------------------------------
 
 

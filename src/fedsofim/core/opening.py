@@ -3,7 +3,8 @@
 What a stranger wrote is traced, and the trace is run once more, equation by equation, into a new trace. On the way
 - calls (jit, checkpoint, functions with derivatives of their own) are replaced by what they run, so that a function
   that is called twice stands there twice;
-- every primitive must be known (primitives.py) and act on nothing but its operands: what does not is refused by name.
+- every primitive must be known (primitives.py) and act on nothing but its operands: what does not is refused by name;
+- what a release is told (its site) is made anew, out of plain numbers, so that nobody else holds it.
 
 So no rule that a stranger wrote (for mapping, differentiating or lowering) is left to run when records are there.
 """
@@ -17,8 +18,10 @@ from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
+from fedsofim.core.parameters import check_parameters, is_default_key, is_program
 from fedsofim.core.primitives import PROGRAM_OF, Rule, rule_of
 from fedsofim.core.release import dp_release
+from fedsofim.core.site import own_site
 from fedsofim.errors import Refused
 
 HELD = {Rule.SCAN: ("jaxpr",), Rule.WHILE: ("cond_jaxpr", "body_jaxpr"), Rule.COND: ("branches",)}
@@ -41,6 +44,8 @@ def opened(fn: Callable) -> Callable:
 
 def check_known(jaxpr: Any) -> None:
     """Refused unless a program, which may have been put together by hand, holds known primitives only, at any depth."""
+    if not is_program(jaxpr):
+        raise Refused(f"a {type(jaxpr).__name__} stands where a program should; use the door as it is given")
     program, consts = open_jaxpr(jaxpr)
     for value in consts:
         check_captured(value)
@@ -85,10 +90,13 @@ def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence) -> list:
 
 def _equation(eqn: Any, values: list) -> list:
     if eqn.primitive is dp_release:
-        return dp_release.bind(*values, **eqn.params)
+        return dp_release.bind(*values, site=own_site(eqn.params["site"]))
     rule, params = _known(eqn), eqn.params
     if rule is Rule.CALL:
-        return _run(*open_jaxpr(params[PROGRAM_OF[eqn.primitive.name]]), values)
+        program = params[PROGRAM_OF[eqn.primitive.name]]
+        if not is_program(program):
+            raise Refused(f"'{eqn.primitive.name}' holds a {type(program).__name__} where a program should be")
+        return _run(*open_jaxpr(program), values)
     for name in HELD.get(rule, ()):
         held = params[name]
         params = params | {name: tuple(map(_opened, held)) if isinstance(held, tuple) else _opened(held)}
@@ -123,14 +131,12 @@ def _known(eqn: Any) -> Rule:
             f"'{name}' is not an operation that the audit knows, so what it does with records cannot be told; write it "
             "with jax.numpy and jax.lax (what is known: fedsofim/core/primitives.py)"
         )
-    for var in eqn.outvars:
-        if jnp.issubdtype(var.aval.dtype, jax.dtypes.prng_key) and var.aval.dtype != _key_dtype():
-            raise Refused(f"'{name}' makes keys of another generator than JAX's own default; use jax.random.key")
+    if rule is not Rule.CALL:  # which is replaced by its program: nothing else of it is left
+        check_parameters(name, eqn.params)
+    for atom in (*eqn.invars, *eqn.outvars):
+        if jnp.issubdtype(atom.aval.dtype, jax.dtypes.prng_key) and not is_default_key(atom.aval.dtype):
+            raise Refused(f"'{name}' has keys of another generator than JAX's own default; use jax.random.key")
     return rule
-
-
-def _key_dtype() -> Any:
-    return jax.eval_shape(lambda: jax.random.key(0)).dtype
 
 
 def _programs(eqn: Any) -> list:

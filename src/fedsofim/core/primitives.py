@@ -4,6 +4,9 @@ A primitive is known by its object, not by its name alone: one of the same name 
 name that the installed JAX does not have is simply absent, so a new or renamed primitive is refused by name until
 somebody has thought about it and written it down here. Nothing that acts (prints, calls back, waits, talks to other
 devices, writes to a reference) and nothing that brings rules of its own (custom_vmap, ffi calls) may ever be listed.
+Nor what is lowered to a loop that ends when *all* its numbers have converged (incomplete beta and gamma functions):
+mapped over records, one of them decides how often the others go round. Nor what a Python function tells what to do
+(`reduce`).
 """
 
 import importlib
@@ -31,16 +34,15 @@ _PURE = """
     bitcast_convert_type broadcast_in_dim cbrt ceil cholesky clamp clz complex concatenate conj
     conv_general_dilated convert_element_type copy cos cosh cumlogsumexp cummax cummin cumprod cumsum
     custom_linear_solve digamma div dot_general dynamic_slice dynamic_update_slice eig eigh empty2 eq eq_to erf
-    erf_inv erfc exp exp2 expm1 fft floor gather ge gt hessenberg householder_product igamma igamma_grad_a igammac
-    imag integer_pow iota iota_2x32_shape is_finite le le_to lgamma log log1p logistic lt lt_to lu
-    lu_pivots_to_permutation max min mul mulhi name ne neg nextafter not optimization_barrier or pad polygamma
-    population_count pow qr random_bits random_clone random_gamma random_seed random_unwrap random_wrap real
-    reduce reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window
-    reduce_window_max reduce_window_min reduce_window_sum reduce_xor regularized_incomplete_beta rem reshape rev
-    round rsqrt scatter scatter-add scatter-max scatter-min scatter-mul scatter-sub schur select_and_gather_add
-    select_and_scatter select_and_scatter_add select_n shift_left shift_right_arithmetic shift_right_logical sign
-    sin sinh slice sort split sqrt square squeeze stack stop_gradient sub svd tan tanh threefry2x32 tile top_k
-    transpose triangular_solve tridiagonal tridiagonal_solve unstack xor zeta
+    erf_inv erfc exp exp2 expm1 fft floor gather ge gt hessenberg householder_product imag integer_pow iota
+    iota_2x32_shape is_finite le le_to lgamma log log1p logistic lt lt_to lu lu_pivots_to_permutation max min mul
+    mulhi name ne neg nextafter not optimization_barrier or pad polygamma population_count pow qr random_bits
+    random_clone random_seed random_unwrap random_wrap real reduce_and reduce_max reduce_min reduce_or
+    reduce_precision reduce_prod reduce_sum reduce_window_max reduce_window_min reduce_window_sum reduce_xor rem
+    reshape rev round rsqrt scatter scatter-add scatter-max scatter-min scatter-mul scatter-sub schur
+    select_and_gather_add select_and_scatter_add select_n shift_left shift_right_arithmetic shift_right_logical
+    sign sin sinh slice sort split sqrt square squeeze stack stop_gradient sub svd tan tanh threefry2x32 tile
+    top_k transpose triangular_solve tridiagonal tridiagonal_solve unstack xor zeta
 """
 #: The parameter in which a call holds its program. What it says beside that (how to differentiate it, what to keep in
 #: memory, where to put it) no longer matters: nobody differentiates a program that has been read.

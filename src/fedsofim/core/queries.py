@@ -34,9 +34,7 @@ from fedsofim.core.softmax_gradient import SoftmaxGradient as SoftmaxGradient  #
 from fedsofim.errors import Refused
 
 TILE = 4 * GROUP  # what the records of a closed form are padded to
-_MICRO_BATCH = (
-    2**19
-)  # numbers of per-record vectors held at a time: what a cache holds, as they are written and read twice
+_MICRO_BATCH = 2**19  # numbers of per-record vectors held at a time: what a cache holds; they are read twice
 _EXACT = jax.lax.Precision.HIGHEST  # products of floats as floats, also where a machine has something faster
 
 
@@ -112,11 +110,9 @@ class PerRecord:
         """Sums in floats of (groups, records of each): one row for each group."""
         flat = [a.reshape(-1, *a.shape[2:]) for a in (x, y)]
         rows = evaluated_once(lambda x: self._rows(consts, x, flat[1]), flat[0], weight)
-        factor = clip_factor(norms(rows), guarded(clip)).reshape(*weight.shape, 1) * weight[..., None]
-        return [
-            jnp.sum(jnp.where(factor > 0, v.reshape(*weight.shape, -1) * factor.astype(v.dtype), 0.0), axis=1)
-            for v in rows
-        ]
+        norm = norms(rows)
+        factor = (clip_factor(norm, guarded(clip)) * weight.reshape(-1)).reshape(len(weight), 1, -1)
+        return jax.lax.cond(jnp.all(jnp.isfinite(norm)), _products, _products_of_finite, factor, rows)
 
     def _rows(self, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
         return [leaf.rows(v) for leaf, v in zip(self._leaves(), self.vectors(consts, x, y), strict=True)]
@@ -216,6 +212,22 @@ def ratio_of(query: Query) -> float:
             "use door.sum, door.gradient or door.second_moment"
         )
     return RATIO[type(query)]
+
+
+def _products(factor: jax.Array, rows: list[jax.Array]) -> list[jax.Array]:
+    """Every group's Σ factor·row, as a product: factor (groups, 1, n), rows (groups·n, numbers).
+
+    However the product adds up its n <= GROUP terms, with fused multiply-adds or without, it rounds each at most n + 1
+    times: the same bound as a sum of clipped rows has.
+    """
+    tiled = factor.shape[0], factor.shape[2], -1
+    return [jnp.matmul(factor.astype(v.dtype), v.reshape(tiled), precision=_EXACT)[:, 0] for v in rows]
+
+
+def _products_of_finite(factor: jax.Array, rows: list[jax.Array]) -> list[jax.Array]:
+    """The same with zeros for rows of factor 0, which may hold NaN: 0·NaN would reach the rest of the group."""
+    keep = factor.reshape(-1, 1) > 0
+    return _products(factor, [jnp.where(keep, v, 0.0) for v in rows])
 
 
 def _add(a: Any, b: Any) -> Any:

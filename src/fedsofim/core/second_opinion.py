@@ -25,6 +25,7 @@ from fedsofim.core.release import dp_release, operands
 from fedsofim.core.stand_in_keys import keys_from
 from fedsofim.errors import Refused
 
+SIZES = (2.0, 1e6, -1e-6, np.inf, np.nan)  # of made-up records: a leak may show for large, small or senseless ones only
 CLIENTS, ROUNDS = 3, 64  # at most: of which the keys are compared; every step of every loop is
 
 # it runs a moment: compiling is what it costs
@@ -34,13 +35,14 @@ _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pas
 def confirm(program: Program, inputs: Inputs, rounds: int) -> None:
     """Refused if running the program shows a leak that the audit did not. `inputs` are shapes: no record is read."""
     look = _compiled(program, inputs)
-    first, *changed = (look(rounds - 1, key, seed) for key, seed in ((1, 1), (1, 2), (2, 1)))
-    for what, other in zip(("records", "key"), changed, strict=True):
+    first = look(rounds - 1, 1, 1.0)
+    others = [("key", look(rounds - 1, 2, 1.0)), *(("records", look(rounds - 1, 1, size)) for size in SIZES)]
+    for what, other in others:
         for name, before, after in zip(output_names(program.outputs), first.outputs, other.outputs, strict=True):
             if before.tobytes() != after.tobytes():
                 raise Refused(f"{name} changed with the {what} while every release stayed the same: it leaks")
     times = np.unique(np.linspace(0, rounds - 1, min(rounds, ROUNDS)).astype(int))
-    check_keys([words for t in times for words in look(int(t), 1, 1).keys])
+    check_keys([words for t in times for words in look(int(t), 1, 1.0).keys])
 
 
 def check_keys(keys: Sequence[np.ndarray]) -> None:
@@ -60,12 +62,12 @@ class Seen(NamedTuple):
     keys: list  # of every release, with the round that is folded into it: (clients, steps..., words)
 
 
-def _compiled(program: Program, inputs: Inputs) -> Callable[[int, int, int], Seen]:
-    """look(round, seed of the key, seed of the records): a round of the program, mapped over clients as simulated."""
+def _compiled(program: Program, inputs: Inputs) -> Callable[[int, int, float], Seen]:
+    """look(round, seed of the key, size of the records): a round of the program, mapped over clients as simulated."""
     given = stand_ins(inputs)
 
-    def look(given: Inputs, keys: jax.Array, seed: jax.Array, t: jax.Array) -> Seen:
-        shared = replace(given, records=_records(inputs.records, seed), round=t)
+    def look(given: Inputs, keys: jax.Array, size: jax.Array, t: jax.Array) -> Seen:
+        shared = replace(given, records=_records(inputs.records, size), round=t)
 
         def client(index: jax.Array, key: jax.Array) -> Seen:
             seen: list = []
@@ -78,7 +80,7 @@ def _compiled(program: Program, inputs: Inputs) -> Callable[[int, int, int], See
     if traced.jaxpr.effects:
         raise Refused(f"the program does more than compute ({traced.jaxpr.effects}); remove prints and callbacks")
     run = traced.lower().compile(compiler_options=_QUICKLY)
-    return lambda t, key, seed: jax.device_get(run(given, _client_keys(key), np.float32(seed), np.int32(t)))
+    return lambda t, key, size: jax.device_get(run(given, _client_keys(key), np.float32(size), np.int32(t)))
 
 
 def _client_keys(seed: int) -> jax.Array:
@@ -153,14 +155,14 @@ def stand_ins(inputs: Inputs) -> Inputs:
     return jax.tree.map(one, replace(inputs, records=(), key=()))
 
 
-def _records(shapes: Records, seed: jax.Array) -> Records:
-    """Records that look random, other ones for each seed; owners are public, and the same whatever the seed."""
+def _records(shapes: Records, size: jax.Array) -> Records:
+    """Records that look random, about so large, other ones for each size; owners are public, and always the same."""
 
     def pattern(a: Any) -> jax.Array:
-        return jnp.sin(seed * (1.0 + jnp.arange(math.prod(a.shape), dtype=jnp.float32))).reshape(a.shape)
+        return jnp.sin(size * (1.0 + jnp.arange(math.prod(a.shape), dtype=jnp.float32))).reshape(a.shape)
 
     return Records(
-        x=pattern(shapes.x).astype(shapes.x.dtype),
+        x=(size * (1.5 + pattern(shapes.x))).astype(shapes.x.dtype),
         y=(pattern(shapes.y) > 0).astype(shapes.y.dtype),
         weight=(pattern(shapes.weight) > 0).astype(shapes.weight.dtype),
         owner=jnp.zeros(shapes.owner.shape, shapes.owner.dtype),

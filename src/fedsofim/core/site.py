@@ -1,16 +1,17 @@
 """One release as it stands in a client's program: everything about it that is fixed, and what of that is allowed.
 
-Whoever builds a `Site`, the door or a stranger's hand, `check_site` decides: only the library's own queries and
+Whoever builds a `Site`, the door or a stranger's hand, `own_site` decides: only the library's own queries and
 mechanisms, whose bounds are proved beside them, and only numbers with which the arithmetic of a release is sound.
 """
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
+from jax.extend.core import Jaxpr
 
-from fedsofim.core.mechanisms import Mechanism, Mischarged, as_mechanism
+from fedsofim.core.mechanisms import Mechanism, Mischarged, own_mechanism
 from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient, ratio_of
 from fedsofim.errors import InputError, Refused, is_number, is_whole
 
@@ -32,18 +33,34 @@ class Site(NamedTuple):
     share: float | None
 
 
-def check_site(site: Site) -> None:
-    """InputError for a setting out of range; Refused for what no door makes."""
-    if not is_whole(site.number) or not 0 <= site.number < MAX_SITES:
+def own_site(site: Site) -> Site:
+    """The same site made anew, of exact built-in numbers and of the library's own queries and mechanisms.
+
+    InputError for a setting out of range; Refused for what no door makes. What is priced is what was copied here:
+    whoever made the site no longer holds any part of it, and a number that is more than a number is a plain one now.
+    """
+    if type(site) is not Site or not is_whole(site.number) or not 0 <= site.number < MAX_SITES:
         raise Refused(f"more than {MAX_SITES} releases are written out in one program; use door.scan")
-    check_clip(site.clip, unpaid=type(site.noise) is Mischarged)
+    noise = own_mechanism(site.noise)
+    check_clip(site.clip, unpaid=type(noise) is Mischarged)
     if not is_number(site.sample) or not SMALLEST_SAMPLE <= site.sample <= 1:
         raise InputError(f"sample is {site.sample!r}; expected a probability from {SMALLEST_SAMPLE:g} to 1")
     if site.share is not None and not (is_number(site.share) and 0 < site.share < 1):
         raise InputError(f"share is {site.share!r}; expected a part of the budget strictly between 0 and 1")
-    replace(as_mechanism(site.noise))  # type: ignore[type-var]  # made anew, so its own checks run again
-    for vector in per_record(site.query):
-        _check_vector(site.label, vector)
+    if site.sample < 1 and ratio_of(site.query) != 2:
+        raise Refused(
+            f"the release '{site.label}' samples records for a second moment; what samples save is proved for sums of "
+            "vectors only (its records' matrices are longer than half of what replacing one moves). Read all records"
+        )
+    return Site(
+        number=int(site.number),
+        label=str(site.label),
+        query=_own_query(str(site.label), site.query),
+        clip=float(site.clip),
+        noise=noise,
+        sample=float(site.sample),
+        share=None if site.share is None else float(site.share),
+    )
 
 
 def check_clip(clip: Any, *, unpaid: bool = False) -> None:
@@ -65,16 +82,25 @@ def per_record(query: Query) -> tuple[PerRecord, ...]:
     return (query.vector if type(query) is SecondMoment else query,)  # type: ignore[return-value]
 
 
-def _check_vector(label: str, vector: PerRecord) -> None:
+def _own_query(label: str, query: Query) -> Query:
+    vectors = [_own_vector(label, vector) for vector in per_record(query)]
+    if not vectors:
+        return SoftmaxGradient()
+    return SecondMoment(vectors[0]) if type(query) is SecondMoment else vectors[0]
+
+
+def _own_vector(label: str, vector: PerRecord) -> PerRecord:
     """What the function gives is what it says, in numbers that noise can be added to."""
+    if type(vector.jaxpr) is not Jaxpr:
+        raise Refused(f"the per-record function of '{label}' is no program of JAX's own make; use door.sum")
+    jaxpr = vector.jaxpr.replace(eqns=list(vector.jaxpr.eqns))
     stated = [(tuple(s.shape), s.dtype) for s in vector.shapes]
-    found = [(tuple(v.aval.shape), v.aval.dtype) for v in vector.jaxpr.outvars]
+    found = [(tuple(v.aval.shape), v.aval.dtype) for v in jaxpr.outvars]
     if stated != found:
-        raise Refused(
-            f"the per-record function of '{label}' gives other shapes than it states; use the door as it is given"
-        )
+        raise Refused(f"the per-record function of '{label}' gives other shapes than it states; use door.sum")
     if not sum(math.prod(shape) for shape, _ in found):
         raise InputError(f"the per-record function of '{label}' returned no numbers; expected at least one")
     for _, dtype in found:
         if not jnp.issubdtype(dtype, jnp.floating):
             raise InputError(f"the per-record function returned {dtype}; expected floats, so cast with astype")
+    return PerRecord(jaxpr, tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in found))

@@ -27,7 +27,7 @@ from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr, releases_in
 from fedsofim.core.opening import check_captured, check_known
 from fedsofim.core.primitives import Rule, rule_of
 from fedsofim.core.release import dp_release, operands
-from fedsofim.core.site import Site, check_site, per_record
+from fedsofim.core.site import Site, per_record
 from fedsofim.errors import Refused
 
 RECORDS, KEY = "records", "key"
@@ -100,7 +100,6 @@ class Walk:
 
     def release(self, eqn, args: list[Value], loops: tuple) -> list[Value]:
         site, op = eqn.params["site"], operands(args)
-        check_site(site)
         _check_own(site, op)
         self.check_query(site, op.consts)
         path = self.check_key(site, op.key, loops)
@@ -167,7 +166,7 @@ class Walk:
                 break
             carry = grown
         outs = self.jaxpr(*open_jaxpr(p["jaxpr"]), [*args[: p["num_consts"]], *values, *xs], inner_loops)
-        return [Value(o.taint) for o in outs]
+        return [*values, *(Value(o.taint) for o in outs[p["num_carry"] :])]  # of no steps, what went in comes out
 
     def loop(self, eqn, args: list[Value], loops: tuple) -> list[Value]:
         p = eqn.params

@@ -50,14 +50,14 @@ class Masked:
 def run_masked(program: Program, inputs: Inputs, how: Masked, secrets: Secrets) -> np.ndarray:
     """The masked release of a program that releases one gradient, as 64-bit words."""
     out: list[np.ndarray] = []
-    _stepped(program, inputs, _Releases(secrets, {}, int(inputs.round), how, out))
+    _stepped(program, inputs, _Releases(program, secrets, {}, int(inputs.round), how, out))
     (words,) = out
     return words
 
 
 def run(program: Program, inputs: Inputs, stds: Mapping[int, float], secrets: Secrets) -> tuple[Any, Any]:
     """(upload, memory) of a client whose records are real. `stds`: of each site's noise, as priced."""
-    flat = _stepped(program, inputs, _Releases(secrets, stds, int(inputs.round)))
+    flat = _stepped(program, inputs, _Releases(program, secrets, stds, int(inputs.round)))
     return jax.tree.unflatten(program.outputs, flat)
 
 
@@ -67,10 +67,11 @@ def confirm_alone(program: Program, shapes: Inputs) -> None:
     As core/second_opinion.py does for the simulator: with every release replaced by constants, what the steps give must
     not change with the records, and no two releases may draw their noise by one label.
     """
-    first, second = (_without_releases(program, shapes, value) for value in (0.0, 1.0))
-    for name, a, b in zip(output_names(program.outputs), first.outputs, second.outputs, strict=True):
-        if np.asarray(a).tobytes() != np.asarray(b).tobytes():
-            raise Refused(f"{name} changed with the records while every release stayed the same: it leaks")
+    first, *others = (_without_releases(program, shapes, value) for value in (0.0, 1.0, -1e6, math.nan))
+    for other in others:
+        for name, a, b in zip(output_names(program.outputs), first.outputs, other.outputs, strict=True):
+            if np.asarray(a).tobytes() != np.asarray(b).tobytes():
+                raise Refused(f"{name} changed with the records while every release stayed the same: it leaks")
     if len(set(first.labels)) != len(first.labels):
         raise Refused("two releases of a node would draw the same noise; call the door anew for every release")
 
@@ -84,11 +85,11 @@ def _without_releases(program: Program, shapes: Inputs, value: float) -> _Seen:
     labels: list[str] = []
 
     def release(site: Site, values: list, path: str) -> list:
-        labels.append(_label(site, path))
+        labels.append(_label(program, site, path))
         return [constants(s) for s in site.query.outputs(operands(values).consts)]
 
     # one number, seen in the records' shapes: an honest program never looks at it
-    records = Records(*(np.broadcast_to(np.asarray(value, a.dtype), a.shape) for a in shapes.records))
+    records = Records(*(np.broadcast_to(_one_number(value, a.dtype), a.shape) for a in shapes.records))
     given = replace(stand_ins(shapes), records=records, key=jax.random.key(0), round=jnp.int32(0))
     return _Seen(_stepped(program, given, release), labels)
 
@@ -102,6 +103,11 @@ def coordinates(jaxpr: Any) -> dict[int, int]:
         for inner in (j for p in eqn.params.values() for j in jaxprs_in(p)):
             found |= coordinates(inner)
     return found
+
+
+def _one_number(value: float, dtype: Any) -> np.ndarray:
+    whole = not jnp.issubdtype(dtype, jnp.floating)
+    return np.asarray(np.nan_to_num(value) if whole else value).astype(dtype)
 
 
 Release = Callable[[Site, list, str], list]
@@ -149,15 +155,19 @@ def _scan(p: dict, values: list, path: str, release: Release) -> list:
     return [*carry, *(jnp.stack(column) for column in zip(*ordered, strict=True))]
 
 
-def _label(site: Site, path: str) -> str:
-    """Which release of a request this is: its number, and the step of every loop around it."""
-    return f"{site.number}{path}"
+def _label(program: Program, site: Site, path: str) -> str:
+    """Which release of a job's round this is: its phase and number, and the step of every loop around it.
+
+    Noise that comes back (a tree's) is drawn from the job's secret by its label, so no other phase may have the same.
+    """
+    return f"{program.phase}/{site.number}{path}"
 
 
 @dataclass(frozen=True)
 class _Releases:
     """The releases of one request on real records."""
 
+    program: Program
     secrets: Secrets
     stds: Mapping[int, float]
     round: int
@@ -168,7 +178,7 @@ class _Releases:
         op = operands(values)
         shapes = site.query.outputs(op.consts)
         coordinates = sum(math.prod(s.shape) for s in shapes)
-        label = _label(site, path)
+        label = _label(self.program, site, path)
         x, y, weight = (
             np.asarray(a).reshape(-1, *a.shape[2:]) for a in (op.records.x, op.records.y, op.records.weight)
         )

@@ -78,10 +78,10 @@ struct Bench {
   Bench(const Bench&) = delete;
 };
 
-// The records of one tile, whole lanes of them: the last are padding of weight 0.
+// The records of one tile, `width` numbers apart. Those that do not fill the lanes are on the bench too, with padding.
 struct Tile {
   const float* rows;
-  int64_t pitch, count;
+  int64_t count;
   bool empty;
 };
 
@@ -95,10 +95,11 @@ Tile fetch(const Problem& p, int64_t number, Bench& bench) {
     bench.weight[i] = p.weight[from + i] / p.scale;
     empty &= bench.weight[i] == 0.0f;
   }
-  if (n == whole && p.p == p.width()) return {p.x + from * p.p, p.p, whole, empty};
-  memset(bench.rows, 0, 4 * whole * p.width());
-  for (int64_t i = 0; i < n; i++) memcpy(bench.rows + i * p.width(), p.x + (from + i) * p.p, 4 * p.p);
-  return {bench.rows, p.width(), whole, empty};
+  const bool narrow = p.p < p.width();
+  const int64_t first = narrow ? 0 : n / kLanes * kLanes;  // who is copied
+  memset(bench.rows + first * p.width(), 0, 4 * (whole - first) * p.width());
+  for (int64_t i = first; i < n; i++) memcpy(bench.rows + i * p.width(), p.x + (from + i) * p.p, 4 * p.p);
+  return {narrow ? bench.rows : p.x + from * p.p, n, empty};
 }
 
 // Where a setting's sums are on a bench.
@@ -121,7 +122,7 @@ Tile cleaned(const Problem& p, Tile tile, const Lanes* length, Bench& bench) {
   if (tile.rows != bench.rows) memcpy(bench.rows, tile.rows, 4 * tile.count * p.width());
   for (int64_t i = 0; i < tile.count; i++)
     if (!(length[i / kLanes][i % kLanes] < INFINITY)) memset(bench.rows + i * p.width(), 0, 4 * p.width());
-  return {bench.rows, p.width(), tile.count, tile.empty};
+  return {bench.rows, tile.count, tile.empty};
 }
 
 // Transposes a tile and measures its records; true if all have a finite length.
@@ -129,8 +130,8 @@ bool measure(const Problem& p, const Tile& tile, Bench& bench, Lanes* length) {
   Ints finite = Ints{} - 1;
   for (int64_t i = 0; i < tile.count; i += kLanes) {
     float* columns = bench.columns + i * p.width();
-    for (int64_t k = 0; k < p.width(); k += kLanes)
-      transpose(tile.rows + i * tile.pitch + k, tile.pitch, columns + k * kLanes);
+    const float* rows = (i + kLanes <= tile.count ? tile.rows : bench.rows) + i * p.width();
+    for (int64_t k = 0; k < p.width(); k += kLanes) transpose(rows + k, p.width(), columns + k * kLanes);
     length[i / kLanes] = root(square_norm(columns, p.width()));  // what is beyond p is 0
     finite &= length[i / kLanes] < INFINITY;
   }
@@ -157,7 +158,7 @@ void add_tile(const Job& job, Tile tile, int64_t client, bool begins, bool ends,
     const Group g = group_of(job, s, begins, ends, bench);
     add_bias(p, bench.z, stride, tile.count, g + p.classes * width);
     in_shares(p.classes, [&](int64_t c, int64_t w) {
-      with_constant(w, Outer{tile.rows, bench.z + c * stride, tile.pitch, tile.count, stride, width, g + c * width});
+      with_constant(w, Outer{tile.rows, bench.z + c * stride, tile.count, stride, width, g + c * width});
     });
   }
 }
@@ -189,7 +190,7 @@ void write(const Job& job, const double* totals, int64_t client) {
 }
 
 // The totals of one client's tiles from `tile` on, within a chunk that stops at `end`; the next client's first tile. Who
-// is in a group follows from sizes and weights alone.
+// is in a group follows from sizes and weights alone, and a group has at most kGroup records; padding adds zeros.
 int64_t run_client(const Job& job, int64_t tile, int64_t end, Bench& bench) {
   const Problem& p = job.problem;
   const int64_t client = p.owner_of(tile);

@@ -24,6 +24,7 @@ constexpr float kUp = 0x1p60f; // residuals are squared in this scale: 1e-28 is 
 typedef float Lanes __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
 typedef float Half __attribute__((vector_size(2 * kLanes)));
+typedef float Quarter __attribute__((vector_size(kLanes), aligned(4), may_alias));
 typedef double Doubles __attribute__((vector_size(4 * kLanes)));  // half as many
 typedef double AnyDoubles __attribute__((vector_size(4 * kLanes), aligned(8), may_alias));
 typedef float AnyFloats __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
@@ -32,6 +33,10 @@ typedef int32_t AnyInts __attribute__((vector_size(4 * kLanes), aligned(4), may_
 inline Lanes load(const float* from) { return *(const AnyFloats*)from; }
 inline void store(float* to, Lanes value) { *(AnyFloats*)to = value; }
 inline Lanes all(float value) { return Lanes{} + value; }
+
+inline Lanes joined(Half lower, Half upper) {
+  return __builtin_shufflevector(lower, upper, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+}
 
 inline Doubles low(Lanes v) {
   return __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), Doubles);
@@ -46,27 +51,40 @@ inline void add(double* totals, Lanes values) {
   to[0] += low(values), to[1] += high(values);
 }
 
+// Four numbers of each of rows 0, 4, 8 and 12, side by side.
+inline Lanes quarters(const float* rows, int64_t stride) {
+  const auto row = [=](int i) { return *(const Quarter*)(rows + i * stride); };
+  return joined(__builtin_shufflevector(row(0), row(4), 0, 1, 2, 3, 4, 5, 6, 7),
+                __builtin_shufflevector(row(8), row(12), 0, 1, 2, 3, 4, 5, 6, 7));
+}
+
 inline Lanes zip_low(Lanes a, Lanes b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
 }
 
 inline Lanes zip_high(Lanes a, Lanes b) {
-  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
 }
 
-inline void zip(const Lanes* from, Lanes* to) {
-  for (int i = 0; i < kLanes / 2; i++) {
-    to[2 * i] = zip_low(from[i], from[i + kLanes / 2]);
-    to[2 * i + 1] = zip_high(from[i], from[i + kLanes / 2]);
-  }
+inline Lanes pairs_low(Lanes a, Lanes b) {
+  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
 }
 
-// 16 rows of 16 numbers become 16 columns: four perfect shuffles transpose a square of side 2⁴.
+inline Lanes pairs_high(Lanes a, Lanes b) {
+  return __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+}
+
+// 16 rows of 16 numbers become 16 columns: four squares of side 4 at a time, each within its quarter of the lanes, since
+// crossing quarters costs more than loading them where they belong.
 inline void transpose(const float* rows, int64_t stride, float* out) {
-  Lanes a[kLanes], b[kLanes];
-  for (int i = 0; i < kLanes; i++) a[i] = load(rows + i * stride);
-  zip(a, b), zip(b, a), zip(a, b), zip(b, a);
-  for (int i = 0; i < kLanes; i++) store(out + i * kLanes, a[i]);
+  for (int k = 0; k < kLanes; k += 4, out += 4 * kLanes) {
+    Lanes a[4];
+    for (int i = 0; i < 4; i++) a[i] = quarters(rows + i * stride + k, stride);
+    const Lanes low[2] = {zip_low(a[0], a[1]), zip_low(a[2], a[3])};
+    const Lanes high[2] = {zip_high(a[0], a[1]), zip_high(a[2], a[3])};
+    store(out, pairs_low(low[0], low[1])), store(out + kLanes, pairs_high(low[0], low[1]));
+    store(out + 2 * kLanes, pairs_low(high[0], high[1])), store(out + 3 * kLanes, pairs_high(high[0], high[1]));
+  }
 }
 
 // e^x for x <= 0, to two units in the last place: 2^n·e^s with |s| <= log(2)/2. NaN stays NaN.
@@ -94,8 +112,7 @@ inline Lanes square_norm(const float* x, int64_t width) {
     const Lanes part = (sum[0] + sum[1]) + (sum[2] + sum[3]);
     lower += low(part), upper += high(part);
   }
-  const Half a = __builtin_convertvector(lower, Half), b = __builtin_convertvector(upper, Half);
-  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  return joined(__builtin_convertvector(lower, Half), __builtin_convertvector(upper, Half));
 }
 
 inline Lanes root(Lanes x) {
@@ -128,22 +145,27 @@ struct Group {
   void end(Lanes sum) const { ends ? add(total, sum) : store(part, sum); }
 };
 
-// g_ck += Σ_i r_ci·x_ik for `w` classes and `v` x 16 features, over the rows of a tile. Rows as far ahead as the tile is
-// long, which are mostly the next tile's, are sent for meanwhile.
+// g_ck += Σ_i r_ci·x_ik for `w` classes and `v` x 16 features, over the rows of a tile. Rows as far ahead as a tile is
+// long, which are mostly the next one's, are sent for meanwhile.
 template <int w, int v>
-void outer(const float* x, int64_t pitch, int64_t rows, const float* r, int64_t stride, Group g, int64_t width) {
+void outer(const float* x, int64_t width, int64_t rows, const float* r, int64_t stride, Group g) {
   Lanes sum[w][v] = {};
-  for (int c = 0; !g.begins && c < w; c++)
-    for (int j = 0; j < v; j++) sum[c][j] = load(g.part + c * width + j * kLanes);
+  if (!g.begins)
+    for (int c = 0; c < w; c++)
+      for (int j = 0; j < v; j++) sum[c][j] = load(g.part + c * width + j * kLanes);
   for (int64_t i = 0; i < rows; i++) {
     Lanes features[v];
-    for (int j = 0; j < v; j++) features[j] = load(x + i * pitch + j * kLanes);
-    for (int j = 0; j < v; j++) __builtin_prefetch(x + (i + rows) * pitch + j * kLanes);
+    for (int j = 0; j < v; j++) features[j] = load(x + i * width + j * kLanes);
+    for (int j = 0; j < v; j++) __builtin_prefetch(x + (i + stride) * width + j * kLanes);
     for (int c = 0; c < w; c++)
       for (int j = 0; j < v; j++) sum[c][j] += features[j] * r[c * stride + i];
   }
-  for (int c = 0; c < w; c++)
-    for (int j = 0; j < v; j++) (g + (c * width + j * kLanes)).end(sum[c][j]);
+  if (g.ends)
+    for (int c = 0; c < w; c++)
+      for (int j = 0; j < v; j++) add(g.total + c * width + j * kLanes, sum[c][j]);
+  else
+    for (int c = 0; c < w; c++)
+      for (int j = 0; j < v; j++) store(g.part + c * width + j * kLanes, sum[c][j]);
 }
 
 // Calls `act` with the number of classes as a constant, which keeps the sums in registers.
@@ -172,24 +194,26 @@ struct Logits {
 
 struct Outer {
   const float *x, *r;
-  int64_t pitch, rows, stride, width;
+  int64_t rows, stride, width;
   Group g;
   template <int w>
   void run() const {
     int64_t k = 0;
-    for (; k + 2 * kLanes <= width; k += 2 * kLanes) outer<w, 2>(x + k, pitch, rows, r, stride, g + k, width);
-    if (k < width) outer<w, 1>(x + k, pitch, rows, r, stride, g + k, width);
+    for (; k + 2 * kLanes <= width; k += 2 * kLanes) outer<w, 2>(x + k, width, rows, r, stride, g + k);
+    if (k < width) outer<w, 1>(x + k, width, rows, r, stride, g + k);
   }
 };
 
-// Σ_c (kUp·r_c)² of 16 records, in parts of kTerms classes.
-inline Lanes scaled_square(const float* r, int64_t stride, int64_t classes) {
+// Turns the softmax's numerators z (classes, 16 records) into residuals r = share·z - onehot(y), and gives Σ_c (kUp·r_c)²,
+// added up in parts of kTerms classes.
+inline Lanes subtract_label(float* z, int64_t stride, int64_t classes, Lanes share, Ints label) {
   Lanes total = {};
   for (int64_t from = 0; from < classes; from += kTerms) {
     Lanes part = {};
     for (int64_t c = from; c < classes && c < from + kTerms; c++) {
-      const Lanes value = load(r + c * stride) * kUp;
-      part += value * value;
+      const Lanes e = load(z + c * stride) * share, r = label == (int32_t)c ? e - 1.0f : e, scaled = r * kUp;
+      store(z + c * stride, r);
+      part += scaled * scaled;
     }
     total += part;
   }
@@ -210,13 +234,7 @@ inline void residuals(float* z, int64_t stride, int64_t classes, const int32_t* 
     store(z + c * stride, e);
     total += e;
   }
-  const Lanes share = 1.0f / total;
-  const Ints label = *(const AnyInts*)y;
-  for (int64_t c = 0; c < classes; c++) {
-    Lanes r = load(z + c * stride) * share;
-    store(z + c * stride, label == (int32_t)c ? r - 1.0f : r);
-  }
-  const Lanes norm = length * root(scaled_square(z, stride, classes));
+  const Lanes norm = length * root(subtract_label(z, stride, classes, 1.0f / total, *(const AnyInts*)y));
   const Lanes factor = load(weight) * (norm > clip * kUp ? clip * kUp / norm : all(1.0f));
   const Ints finite = norm < INFINITY;  // a record whose gradient is not finite says nothing at all
   for (int64_t c = 0; c < classes; c++) {
