@@ -6,11 +6,12 @@ from pathlib import Path
 from threading import Event, Thread, current_thread
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 from fedsofim.core.phase import Phase
-from fedsofim.deploy import holding
+from fedsofim.deploy import holding, wire
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.node import answer, consider, read_data
 from fedsofim.deploy.policy import Policy
@@ -74,6 +75,17 @@ def test_every_term_is_part_of_the_question(name: str):
 )
 def test_whatever_else_is_asked_is_part_of_it_too(changed: dict[str, Any]):
     assert REQUEST._replace(**changed).digest() != REQUEST.digest()
+
+
+def test_what_a_client_reads_of_the_state_is_sent_and_comes_back(nodes: list[Policy]):
+    """DP-SCAFFOLD's clients read the server's control variate."""
+    now = started(nodes, "scaffold")
+    state = jax.tree.map(lambda leaf: np.full(np.shape(leaf), 0.5, np.asarray(leaf).dtype), now.state)
+    arrays = wire.outgoing(now.programs, Phase.ROUND, now.params, state, None)
+    _, received = wire.incoming(now.programs, Phase.ROUND, arrays)
+    assert any(name.startswith("state") for name in arrays)
+    for i in wire.used_state(now.programs):
+        np.testing.assert_array_equal(jax.tree.leaves(received)[i], jax.tree.leaves(state)[i])
 
 
 def test_the_same_question_however_it_lies_in_memory():

@@ -21,10 +21,10 @@ from fedsofim.deploy.account import Account
 from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.node import answer, consider
 from fedsofim.deploy.order import Order
-from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.pricing import priced
 from fedsofim.deploy.wire import programs_of
-from fedsofim.errors import Refused
+from fedsofim.errors import InputError, Refused
 from ledgers import DELTA, ask, charged, line, open_
 from node_programs import prepared, values
 from nodes import X, asked, finish, make_nodes, spent, start, started
@@ -32,12 +32,14 @@ from nodes import X, asked, finish, make_nodes, spent, start, started
 # --- what a node charges itself -----------------------------------------------------------------------------
 
 
-def lines_of(policy: Policy, noise: Mechanism | float, rounds: int, round: int, times: int = 1) -> list[Line]:
+def lines_of(
+    policy: Policy, noise: Mechanism | float, rounds: int, round: int, times: int = 1, sample: float = 1.0
+) -> list[Line]:
     """The price of one round of a client that releases `times` sums with this noise, at multiplier 4."""
 
     def client(door):
         if times == 1:
-            return door.sum(values, noise=noise)
+            return door.sum(values, noise=noise, sample=sample)
         return door.scan(lambda inner, c: c + inner.sum(values, noise=noise), jnp.zeros(3), times)
 
     program, _ = prepared(client, X, rounds=rounds, clip=1.0)
@@ -50,11 +52,24 @@ def lines_of(policy: Policy, noise: Mechanism | float, rounds: int, round: int, 
 @pytest.mark.parametrize("scale, times", [(0.6, 1), (1.7, 1), (2.0, 3)])
 def test_noise_of_another_size_is_priced_exactly(nodes: list[Policy], scale: float, times: int):
     (found,) = lines_of(nodes[0], Independent(scale), rounds=5, round=2, times=times)
-    assert (found.releases, found.multiplier, found.ratio) == (times, 4.0, 2.0)
+    assert (found.releases, found.multiplier, found.ratio, found.sample) == (times, 4.0, 2.0, 1.0)
+    assert found.coordinates == X.shape[1]
     assert found.weight == pytest.approx(times / scale**2, rel=1e-12)
     alike = line(multiplier=4.0 * scale)
     one = [replace(alike, ratio=2.0, coordinates=found.coordinates)] * times
     assert epsilon_of_lines([found], DELTA) == pytest.approx(epsilon_of_lines(one, DELTA), rel=1e-9)
+
+
+def test_a_sampled_release_is_charged_as_one(nodes: list[Policy]):
+    (found,) = lines_of(nodes[0], Independent(), rounds=5, round=2, sample=0.25)
+    assert (found.sample, found.releases, found.weight) == (0.25, 1, 1.0)
+
+
+def test_a_sum_over_one_client_hides_nothing(nodes: list[Policy]):
+    path = nodes[0].data.parent / "policy.toml"
+    path.write_text(path.read_text() + "secure_sum_min_clients = 1\n")
+    with pytest.raises(InputError, match="hides nothing"):
+        read_policy(path)
 
 
 def test_every_round_of_a_schedule_is_priced_at_its_own_noise(nodes: list[Policy]):
@@ -82,6 +97,10 @@ def test_every_release_of_a_request_is_charged(nodes: list[Policy], monkeypatch)
     offered = EntryPoint("two", "two_releases:two_releases", "fedsofim.methods")
     monkeypatch.setattr(extensions, "entry_points", lambda group: [offered] if group == "fedsofim.methods" else [])
     nodes = [replace(policy, methods=("two",)) for policy in nodes]
+    request = asked(nodes, "two")
+    price = priced(nodes[0], request, programs_of(request.job, 7), 7)
+    assert list(price.stds.values()) == request.job.stds[Phase.ROUND]
+    assert price.stds[0] == pytest.approx(5 * price.stds[1], rel=1e-9)  # clips of 10 and 2
     finish(nodes, started(nodes, "two", settings=(("noise", "0.5"),)))
     lines = [one for _, one in Account(nodes[0].ledger).entries()]
     assert [(one.clip, one.weight) for one in lines] == [(10.0, 1.0), (2.0, 4.0)] * 2

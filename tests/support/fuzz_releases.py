@@ -25,6 +25,9 @@ from fedsofim.core.records import Records
 from fedsofim.core.site import Site
 from fuzz_execute import Taken, interpreted
 
+# compiling is what they cost
+QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
 Shapes = tuple[tuple[tuple[int, ...], str], ...]
 
 
@@ -86,7 +89,7 @@ def _engine(query: Any, clip: float) -> Any:
         mine = records._replace(owner=jnp.zeros_like(records.owner))
         return [Pair(*(a[0] for a in p)) for p in client_sums(query, consts, [False] * len(consts), mine, 1, clip)]
 
-    return jax.jit(jax.vmap(one))
+    return jax.jit(jax.vmap(one), compiler_options=QUICKLY)
 
 
 def noised(taken: Taken, rows: slice, base: list[Pair]) -> list[np.ndarray]:
@@ -106,7 +109,7 @@ def _noise(mechanism: Mechanism) -> Any:
     def one(words: Any, turn: Any, std: Any, base: list[Pair]) -> list[jax.Array]:
         return noisy(mechanism, jax.random.wrap_key_data(words), turn, std, base)
 
-    return jax.jit(jax.vmap(jax.vmap(one), (0, None, None, None)))
+    return jax.jit(jax.vmap(jax.vmap(one), (0, None, None, None)), compiler_options=QUICKLY)
 
 
 def _spread(records: Records, there: tuple[int, ...]) -> Records:

@@ -68,7 +68,7 @@ def evaluated_once(compute: Callable[..., Any], x: jax.Array, weight: jax.Array)
     measured is not what is added, and where numbers cancel the difference is as large as they are. What a loop
     leaves behind is computed by the loop alone. It runs once, which XLA cannot know: weights are never negative. And
     x is handed from turn to turn, for all XLA knows another one each time: or it would compute before the loop, and
-    only copy in it.
+    only copy in it. So x is what all of it depends on: micro-batch or parameters, and small, as it is copied.
     """
     times = jnp.where(weight.reshape(-1)[0] >= 0, 1, 2)
     start = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(compute, x))

@@ -111,7 +111,7 @@ class Door:
     def scan(self, step: Callable, carry, length: int):
         """`length` local steps, carry = step(door, carry), each with a door (so noise) of its own."""
         expect_whole("the number of steps of door.scan", length, 1)
-        keys = jax.random.split(self._next_key(), length)
+        keys = jax.random.split(self._next_key(), int(length))
 
         def body(state, key):
             return step(replace(self, _key=key), state), None

@@ -172,8 +172,8 @@ class Tree:
             raise InputError(f"honaker is {self.honaker!r}; expected true or false")
 
     def cost(self, rounds: int) -> float:
-        if min(rounds, self.restart or rounds) >= _HEIGHT_STEP:
-            raise InputError(f"a tree over {rounds} rounds is too large; restart it before {_HEIGHT_STEP}")
+        if rounds >= _HEIGHT_STEP:  # the names of nodes would repeat
+            raise InputError(f"a tree over {rounds} rounds is too large; expected fewer than {_HEIGHT_STEP}")
         full, rest = divmod(rounds, self.restart or max(rounds, 1))
         return float(full * self._tree_cost(self.restart or rounds) + self._tree_cost(rest))
 

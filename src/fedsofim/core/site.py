@@ -43,11 +43,11 @@ def own_site(site: Site) -> Site:
         raise Refused(f"more than {MAX_SITES} releases are written out in one program; use door.scan")
     noise = own_mechanism(site.noise)
     check_clip(site.clip, unpaid=type(noise) is Mischarged)
-    if not is_number(site.sample) or not SMALLEST_SAMPLE <= site.sample <= 1:
+    if not is_number(site.sample) or not SMALLEST_SAMPLE <= float(site.sample) <= 1:
         raise InputError(f"sample is {site.sample!r}; expected a probability from {SMALLEST_SAMPLE:g} to 1")
-    if site.share is not None and not (is_number(site.share) and 0 < site.share < 1):
+    if site.share is not None and not (is_number(site.share) and 0 < float(site.share) < 1):
         raise InputError(f"share is {site.share!r}; expected a part of the budget strictly between 0 and 1")
-    if site.sample < 1 and ratio_of(site.query) != 2:
+    if float(site.sample) < 1 and ratio_of(site.query) != 2:
         raise Refused(
             f"the release '{site.label}' samples records for a second moment; what samples save is proved for sums of "
             "vectors only (its records' matrices are longer than half of what replacing one moves). Read all records"
@@ -67,7 +67,7 @@ def check_clip(clip: Any, *, unpaid: bool = False) -> None:
     """A bound on a record's vector that float32 can keep. (Infinite only where a published account was wrong.)"""
     if unpaid and clip == math.inf:
         return
-    if not is_number(clip) or not SMALLEST_CLIP <= clip <= LARGEST_CLIP:
+    if not is_number(clip) or not SMALLEST_CLIP <= float(clip) <= LARGEST_CLIP:
         raise InputError(
             f"clip is {clip!r}; expected a number from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}. Rescale the features by "
             "a public constant if records are larger or smaller than that"

@@ -55,7 +55,8 @@ class SoftmaxGradient:
         tiled = (blocks, groups, size)
         x, y, weight = (padded(jnp.asarray(a), groups * size, axis=1) for a in records[:3])
         x, weight = x.astype(dtype), weight.astype(dtype).reshape(tiled)
-        r = evaluated_once(lambda x: _residuals(consts[0], batched[0], records.owner, x, y.reshape(tiled)), x, weight)
+        each, tiled_y = batched[0], y.reshape(tiled)
+        r = evaluated_once(lambda theta: _residuals(theta, each, records.owner, x, tiled_y), consts[0], weight)
         length = jnp.sqrt(square_sum(x) + 1.0).reshape(tiled)
         norm = length * jnp.sqrt(square_sum(jnp.swapaxes(r, 2, 3) * _UP) if r.shape[2] > 256 else _squares(r))
         factor = clip_factor(norm, guarded(clip) * _UP) * weight
