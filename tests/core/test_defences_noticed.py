@@ -54,27 +54,26 @@ def test_two_scans_of_one_number_are_refused_by_the_walk():
 # --- what a primitive holds ---------------------------------------------------------------------------------
 
 
-def spied(a, b):
-    """A sum that shows somebody its first term."""
-    shown = jax.pure_callback(lambda v: v, jax.ShapeDtypeStruct((), jnp.float32), a)
-    return shown + b
+def solved(b, spy):
+    """b/2 by a solver of our own, whose product shows somebody its argument if `spy`."""
+
+    def twice(v):
+        shown = jax.pure_callback(lambda a: a, jax.ShapeDtypeStruct(v.shape, v.dtype), v) if spy else v
+        return 2 * shown
+
+    return jax.lax.custom_linear_solve(twice, b, lambda matvec, v: v / 2, symmetric=True)
 
 
-def test_what_a_reduction_runs_is_looked_into():
-    def client(door, params, state, memory):
-        total = door.gradient(params)
-        return jax.lax.reduce(total, jnp.float32(0), spied, (0,)), memory
+@pytest.mark.parametrize("place", ["program", "per record"])
+def test_what_a_solver_runs_is_looked_into(place):
+    def client(spy):
+        if place == "program":
+            return lambda door, params, state, memory: (solved(door.gradient(params), spy), memory)
+        return lambda door, params, state, memory: (door.sum(lambda x, y: solved(x, spy), clip=1.0), memory)
 
+    assert len(audited(client(spy=False)).charges) == 1  # the solver itself is known
     with pytest.raises(Refused, match="callback"):
-        audited(client)
-
-
-def test_what_a_reduction_runs_is_looked_into_per_record():
-    def client(door, params, state, memory):
-        return door.sum(lambda x, y: jax.lax.reduce(x, jnp.float32(0), spied, (0,)), clip=1.0), memory
-
-    with pytest.raises(Refused, match="callback"):
-        audited(client)
+        audited(client(spy=True))
 
 
 # --- programs that were not opened --------------------------------------------------------------------------
