@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -195,7 +196,7 @@ def test_what_was_priced_cannot_be_changed_afterwards():
     assert plan.program.sites[0].noise == Independent(1.0)
     (release,) = (e for e in plan.program.jaxpr.jaxpr.eqns if e.primitive is dp_release)
     assert release.params["site"].noise == Independent(1.0)
-    held = changed.program.sites[0].query
+    held: Any = changed.program.sites[0].query
     assert held is not query and "custom_vmap_call" not in {e.primitive.name for e in held.jaxpr.eqns}
 
 

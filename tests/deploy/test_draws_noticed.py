@@ -18,6 +18,7 @@ from fedsofim.deploy.noise import Bits, lattice_normal, lattice_std
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.secure_sum import Shares, masks, new_key, pair_secrets
+from fedsofim.errors import Refused
 from node_programs import SECRETS, released, values
 from nodes import make_node, make_nodes, start, started
 
@@ -146,6 +147,16 @@ def test_rounds_of_a_secure_sum_have_noise_of_their_own_and_of_the_priced_size(t
     for difference in noise:
         assert np.std(difference) == pytest.approx(std * math.sqrt(6), rel=0.08)
     assert std * math.sqrt(3) == pytest.approx(now.plan.noise_std, rel=1e-6)
+
+
+@pytest.mark.parametrize("settings", [(), (("noise", "diagonal"),)], ids=["tree", "diagonal"])
+def test_noise_laid_out_over_the_rounds_is_not_shared(tmp_path: Path, settings: tuple):
+    """Shares of it do not add up to the layout that is priced."""
+    pytest.importorskip("cryptography")
+    nodes = summing(tmp_path, 2, 3)
+    order = Order(method="ftrl", epsilon=8.0, rounds=3, trust="secure-sum", clients=2, settings=settings)
+    with pytest.raises(Refused, match="needs full noise"):
+        answer(nodes[0], start(nodes, order).request())
 
 
 def test_masks_of_two_rounds_have_nothing_in_common(tmp_path: Path):

@@ -95,7 +95,8 @@ def _own_vector(label: str, vector: PerRecord) -> PerRecord:
         raise Refused(f"the per-record function of '{label}' is no program of JAX's own make; use door.sum")
     jaxpr = vector.jaxpr.replace(eqns=list(vector.jaxpr.eqns))
     stated = [(tuple(s.shape), s.dtype) for s in vector.shapes]
-    found = [(tuple(v.aval.shape), v.aval.dtype) for v in jaxpr.outvars]
+    avals: list[Any] = [v.aval for v in jaxpr.outvars]
+    found = [(tuple(aval.shape), aval.dtype) for aval in avals]
     if stated != found:
         raise Refused(f"the per-record function of '{label}' gives other shapes than it states; use door.sum")
     if not sum(math.prod(shape) for shape, _ in found):
