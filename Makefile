@@ -48,7 +48,7 @@ fuzz: $(FULL)
 
 # bugs planted in core/ and deploy/, and whether the tests notice (docs/mutation.md); an hour or two, goes on where it was
 mutate: $(FULL)
-	$(BIN)/python scripts/mutate.py --jobs 2 --out runs/mutate
+	$(BIN)/python scripts/mutate.py --jobs 2 --out runs/mutate --page docs/mutation.md
 
 clean:
 	rm -rf .venv demo runs .pytest_cache .ruff_cache .import_linter_cache
