@@ -32,7 +32,8 @@ def test_a_run_compiles_few_programs_however_many_rounds(toy):
     for rounds in (20, 23, 7):
         jax.clear_caches()
         found = compiled(lambda n=rounds: train(toy, fedsofim(), Budget(1.0), n))
-        assert len(found) == 4, found
+        assert len(found) == 5, found  # four of the run, and the second opinion's
+        assert sum("look" in name for name in found) == 1
         assert sum("rounds_between" in name for name in found) == 1
 
 
