@@ -39,7 +39,7 @@ def main() -> int:
     if untried:
         print(f"ERROR: {untried} bugs were not planted, since the tests of their files fail without any")
     whole = not (args.own_only or args.file or args.only or untried or rotten)
-    return _told(args, verdicts, digest_of(tree), whole) or (1 if untried or rotten else 0)
+    return _told(args, verdicts, digest_of(tree, "src"), whole) or (1 if untried or rotten else 0)
 
 
 def _arguments() -> argparse.Namespace:
@@ -52,6 +52,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="workers side by side")
     parser.add_argument("--timeout", type=float, default=5.0, help="times what the tests take without a bug")
     parser.add_argument("--anew", action="store_true", help="forget what an earlier run found")
+    parser.add_argument(
+        "--tests-added", action="store_true", help="tests were only added since: try again what was not noticed"
+    )
     parser.add_argument("--check", action="store_true", help="only see whether our list still fits the source")
     parser.add_argument("--tree", type=Path, default=ROOT, help="the tree to plant in a copy of")
     parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutate", help="copies, journal and results")
@@ -63,27 +66,33 @@ def _arguments() -> argparse.Namespace:
 
 
 def _verdicts(args: argparse.Namespace, tree: Path, mutants: list[Mutant]) -> list[Verdict]:
-    journal, digest = args.out / "journal.jsonl", digest_of(tree)
+    journal, digest, tests = args.out / "journal.jsonl", digest_of(tree, "src"), digest_of(tree, "tests")
     if args.anew:
         journal.unlink(missing_ok=True)
-    known = report.read_journal(journal)
+    kept = report.read_journal(journal)
+    known = {key: entry for key, entry in kept.items() if _holds(entry, tests, args.tests_added)}
     found = {m.key(digest): _verdict(m, known[m.key(digest)]) for m in mutants if m.key(digest) in known}
     todo = {m.key(digest): m for m in mutants if m.key(digest) not in found}
     print(f"{len(mutants)} bugs to plant, {len(found)} known from an earlier run of this tree", file=sys.stderr)
     if todo:
         with workers(tree, args.out, args.jobs) as made:
-            seconds = _unmutated(made, {tuple(tests_for(m.file)) for m in todo.values()}, args.out, digest)
+            seconds = _unmutated(made, {tuple(tests_for(m.file)) for m in todo.values()}, args.out, digest + tests)
             bar = _Bar(len(todo))
 
             def done(job: dict[str, Any], verdict: dict[str, Any]) -> None:
                 mutant = todo[job["key"]]
                 found[job["key"]] = _verdict(mutant, verdict)
-                report.append(journal, job["key"], found[job["key"]])
+                report.append(journal, job["key"], tests, found[job["key"]])
                 bar.at(found[job["key"]])
 
             sound = {key: m for key, m in todo.items() if tuple(tests_for(m.file)) in seconds}
             all_tried(made, [_job(key, m, args.timeout, seconds) for key, m in sound.items()], done)
     return [found[m.key(digest)] for m in mutants if m.key(digest) in found]
+
+
+def _holds(entry: dict[str, Any], tests: str, added: bool) -> bool:
+    """Does a verdict hold for these tests? A bug that was noticed stays so if tests were only added since."""
+    return entry["tests"] == tests or (added and entry["outcome"] != "survived")
 
 
 def _verdict(mutant: Mutant, entry: dict[str, Any]) -> Verdict:

@@ -22,9 +22,9 @@ class Mutant:
     after: str
     text: str
 
-    def key(self, tree: str) -> str:
-        """Of this bug in this tree: a result is kept for exactly that."""
-        return hashlib.sha256("\n".join((tree, self.file, self.text)).encode()).hexdigest()[:24]
+    def key(self, source: str) -> str:
+        """Of this bug in this source: a result is kept for exactly that."""
+        return hashlib.sha256("\n".join((source, self.file, self.text)).encode()).hexdigest()[:24]
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,10 @@ def read_journal(path: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def append(path: Path, key: str, verdict: Verdict) -> None:
+def append(path: Path, key: str, tests: str, verdict: Verdict) -> None:
     entry = {k: getattr(verdict, k) for k in ("outcome", "seconds", "cpu", "by")}
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({"key": key, "name": verdict.mutant.name} | entry) + "\n")
+        file.write(json.dumps({"key": key, "tests": tests, "name": verdict.mutant.name} | entry) + "\n")
 
 
 def percent(verdicts: Sequence[Verdict]) -> float:

@@ -32,10 +32,10 @@ def copy_tree(tree: Path, to: Path) -> Path:
     return to
 
 
-def digest_of(tree: Path) -> str:
-    """Of everything a verdict depends on: the source and the tests."""
+def digest_of(tree: Path, part: str) -> str:
+    """Of `src` or of `tests`: what a verdict depends on."""
     hasher = hashlib.sha256()
-    for path in sorted(p for top in ("src", "tests") for p in (tree / top).rglob("*") if p.is_file()):
+    for path in sorted(p for p in (tree / part).rglob("*") if p.is_file()):
         if "__pycache__" not in path.parts:
             hasher.update(f"{path.relative_to(tree)}\n".encode() + path.read_bytes())
     return hasher.hexdigest()[:16]

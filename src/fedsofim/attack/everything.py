@@ -58,7 +58,7 @@ def _settings(plain: Setting) -> dict[str, Setting]:
         return replace(plain, method=make(name, settings), rounds=rounds)
 
     sampled = server_method("sampled", optax.sgd(0.1), OneGradient(sample=0.25))
-    moments = replace(plain, standardize=FeatureMoments(share=0.5), features=64, phases=(Phase.MOMENTS,))
+    moments = replace(plain, preparation=(FeatureMoments(share=0.5),), features=64, phases=(Phase.MOMENTS,))
     return {
         "fedgd": of("fedgd"),
         "fedsofim": of("fedsofim"),

@@ -64,7 +64,7 @@ class OneRun:
 def attack_one_run(run: OneRun, *, confidence: float = 0.99, seed: int = 0, what: str = "") -> Verdict:
     """Train once, guess every canary's coin, and bound what was promised by how many guesses were right."""
     check_effort(run.clients * run.canaries, confidence)
-    if run.setting.standardize is not None:
+    if run.setting.preparation:
         raise InputError("one run is attacked without --standardize: it would move the canaries; leave one of them out")
     began = time.perf_counter()
     claim = honest(replace(run.setting, phases=())).claim

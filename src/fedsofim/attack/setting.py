@@ -17,11 +17,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from fedsofim.attack.claims import Claim, claim_of
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
-from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, make_plan
+from fedsofim.core.preparation import Step
 from fedsofim.core.programs import Public, read_programs
 from fedsofim.core.queries import TRUSTED
 from fedsofim.core.records import block_shape
@@ -39,7 +39,7 @@ class Setting:
     rounds: int = 70
     clip: float = 10.0
     model: Model = softmax_head()
-    standardize: FeatureMoments | None = None
+    preparation: tuple[Step, ...] = ()
     features: int = 8
     records: int = 4
     phases: tuple[Phase, ...] = ()  # attacked ones; empty: all there are
@@ -57,7 +57,7 @@ class Setting:
             budget=self.budget,
             rounds=self.rounds,
             clip=self.clip,
-            standardize=self.standardize,
+            preparation=self.preparation,
         )
 
 
@@ -111,7 +111,7 @@ def programs_for(setting: Setting, plan: Plan, clients: int) -> Mapping[Phase, P
         rounds=setting.rounds,
         clip=setting.clip,
     )
-    programs = read_programs(setting.method, setting.model, setting.standardize, public)
+    programs = read_programs(setting.method, setting.model, setting.preparation, public)
     assert all(programs[phase].charges == plan.programs[phase].charges for phase in programs)
     return programs
 

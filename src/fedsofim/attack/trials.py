@@ -18,7 +18,6 @@ from fedsofim.attack.setting import Engine, reading_all
 from fedsofim.attack.worlds import Worlds, ask, carried, laid_out, quiet_steps
 from fedsofim.core.audit import Program
 from fedsofim.core.door import Facts
-from fedsofim.core.feature_moments import standardizer
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.records import Records
@@ -133,8 +132,9 @@ class _Play:
         if phase is Phase.SETUP and setting.method.setup is not None:
             state = jax.jit(jax.vmap(setting.method.setup.server))(uploads, carry[1])
             return (carry[0], state, carry[2]), laid
-        assert setting.standardize is not None
-        maps = [standardizer(setting.standardize, _row(uploads, i)) for i in range(self.clients)]
+        (step,) = setting.preparation  # of one step, which keeps the records' form
+        std = self.engine.plan.mean_std(phase)
+        maps = [step.fitted(_row(uploads, i), std) for i in range(self.clients)]
 
         def mapped(records: Records) -> Records:
             x = np.asarray(records.x)

@@ -138,7 +138,7 @@ def _one(
         rounds=target.rounds,
         clip=target.clip,
         model=make_model(target.model),
-        standardize=scale.moments(),
+        preparation=scale.moments(),
         features=target.features,
         records=target.records,
         own_server=target.own_server,

@@ -172,10 +172,10 @@ class ScaleOptions:
     radius: Annotated[float, typer.Option(help="Public guess of a record's largest norm, for private.")] = 10.0
     stats: Annotated[Path | None, typer.Option(help="Statistics of public images, for --standardize public.")] = None
 
-    def moments(self) -> FeatureMoments | None:
+    def moments(self) -> tuple[FeatureMoments, ...]:
         """What has to be released for it, if anything."""
         one_of("standardize", self.standardize, ("none", "private", "public"))
-        return FeatureMoments(self.share, self.radius) if self.standardize == "private" else None
+        return (FeatureMoments(self.share, self.radius),) if self.standardize == "private" else ()
 
     def apply(self, dealt: Split) -> Split:
         """The split standardised by public statistics, where that was asked for."""

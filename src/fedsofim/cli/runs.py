@@ -37,7 +37,7 @@ def run(
     chosen, moments = method.make(asked.epsilon), scale.moments()
     split = scale.apply(deal.deal(data))
     with progress_bar(f"{chosen.name} on {split.dataset.name}", training.rounds) as progress:
-        result = train(split, chosen, asked, **training.arguments(), standardize=moments, progress=progress)
+        result = train(split, chosen, asked, **training.arguments(), preparation=moments, progress=progress)
     if out is not None:
         write(result, out)
     if json_:

@@ -18,6 +18,7 @@ from fedsofim.core.queries import TRUSTED, PerRecord, Query, SecondMoment, matri
 from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release
 from fedsofim.core.site import Site, check_clip, own_site
+from fedsofim.core.units import AS_THEY_COME, Units
 from fedsofim.errors import InputError, expect_whole
 
 
@@ -28,6 +29,7 @@ class Facts(NamedTuple):
     clients: int
     clip: float
     noise_std: Any  # per coordinate of the averaged release, as calibrated
+    units: Units = AS_THEY_COME
 
 
 @dataclass(frozen=True, kw_only=True)

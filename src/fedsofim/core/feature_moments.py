@@ -1,17 +1,18 @@
 """Standardise features by statistics of the private records themselves, released once through the door.
 
 Each client releases Σ (x/r, (x/r)²) over its records, clipped jointly; the server averages, and every client then
-maps its records by x -> (x - m)/s with the released m and s. The map is post-processing, so it is free; the release
-is in the ledger with a share of the budget. (Statistics of *public* images cost nothing: data/public_statistics.py.)
+maps its records by x -> (x - m)/s with the released m and s. (Statistics of *public* images cost nothing:
+data/public_statistics.py. The recipe's own preparation needs no radius: preparation.py.)
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from fedsofim.core.phase import Phase
+from fedsofim.core.preparation import Map, Released
 from fedsofim.errors import InputError, is_number
 
 LABEL = "feature moments"
@@ -24,6 +25,7 @@ class FeatureMoments:
 
     share: float = 0.05
     radius: float = 10.0
+    phase: ClassVar[Phase | None] = Phase.MOMENTS
 
     def __post_init__(self) -> None:
         if not is_number(self.share) or not 0 < self.share < 1:
@@ -31,26 +33,22 @@ class FeatureMoments:
         if not is_number(self.radius) or not self.radius > 0:
             raise InputError(f"standardize radius is {self.radius!r}; expected a number above 0")
 
+    def width(self, features: int) -> int:
+        return features
 
-def moments_client(how: FeatureMoments) -> Callable:
-    """The client's program: mean of x/r and of (x/r)², noisy. |x| <= r gives a joint norm of at most sqrt(2)."""
-
-    def client(door: Any, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-        total = door.sum(
-            lambda x, y: {"first": x / how.radius, "second": (x / how.radius) ** 2},
+    def client(self, door: Any, features: int) -> dict[str, Any]:
+        """Sums of x/r and of (x/r)², noisy. |x| <= r gives a joint norm of at most sqrt(2)."""
+        return door.sum(
+            lambda x, y: {"first": x / self.radius, "second": (x / self.radius) ** 2},
             clip=math.sqrt(2.0),
-            share=how.share,
+            share=self.share,
             label=LABEL,
         )
-        return {k: v / door.size for k, v in total.items()}, ()
 
-    return client
-
-
-def standardizer(how: FeatureMoments, released: dict[str, Any]) -> Callable[[np.ndarray], np.ndarray]:
-    """x -> (x - m)/s by what was released: the map every client applies to its own records."""
-    mean = np.asarray(released["first"], np.float64) * how.radius
-    variance = np.asarray(released["second"], np.float64) * how.radius**2 - mean**2
-    typical = max(float(np.mean(variance)), 1e-12)
-    scale = np.sqrt(np.maximum(variance, _FLOOR * typical))
-    return lambda x: ((x - mean) / scale).astype(np.float32)
+    def fitted(self, released: Released, std: float) -> Map:
+        """x -> (x - m)/s by what was released: the map every client applies to its own records."""
+        mean = np.asarray(released["first"], np.float64) * self.radius
+        variance = np.asarray(released["second"], np.float64) * self.radius**2 - mean**2
+        typical = max(float(np.mean(variance)), 1e-12)
+        scale = np.sqrt(np.maximum(variance, _FLOOR * typical))
+        return lambda x: ((x - mean) / scale).astype(np.float32)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 class Phase(StrEnum):
     """Every phase is one program of a client; all but the rounds run once."""
 
-    MOMENTS = "moments"  # feature moments, from which every client standardises its features
+    SCALES = "scales"  # how large each column is, where units may differ
+    MOMENTS = "moments"  # mean or second moment of the features; every client prepares its own by them
     SETUP = "setup"  # the method's own release before round 1
     ROUND = "round"
 

@@ -16,12 +16,12 @@ from fedsofim.core.accounting import Charge
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
 from fedsofim.core.door import Facts
-from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool, noise_gain
-from fedsofim.core.programs import Public, read_programs
+from fedsofim.core.preparation import Step, units_of
+from fedsofim.core.programs import Public, read_programs, shape_after
 from fedsofim.core.records import block_shape
 from fedsofim.core.site import MAX_SITES, check_clip
 from fedsofim.errors import InputError, expect_whole, is_whole, one_of
@@ -42,10 +42,11 @@ class Plan:
     rounds: int
     clip: float
     sizes: tuple[int, ...]
+    shape: tuple[int, ...]  # of a record's features as the rounds see them
     classes: int
     trust: Trust
     weights: Weights
-    standardize: FeatureMoments | None = None
+    preparation: tuple[Step, ...] = ()
 
     @property
     def program(self) -> Program:
@@ -95,8 +96,19 @@ class Plan:
 
     @property
     def noise_gain(self) -> float:
-        """Noise std of the average over that on one client's sum."""
-        return noise_gain(self.factors, shared=self.trust == "secure-sum" and self.pooled)
+        """Noise std of a round's average over that on one client's sum."""
+        return self.gain(Phase.ROUND)
+
+    def gain(self, phase: Phase) -> float:
+        """The same in any phase. Under secure sum the sums of a preparation share their noise as gradients do; what
+        else a method sends (its setup, steps of its own) is not one sum over clients, and every client adds all of it.
+        """
+        one_sum = self.pooled if phase is Phase.ROUND else phase is not Phase.SETUP
+        return noise_gain(self.factors, shared=self.trust == "secure-sum" and one_sum)
+
+    def mean_std(self, phase: Phase) -> float:
+        """Noise std of a coordinate of the mean of what the clients release first in a phase."""
+        return self.stds(phase)[0] * self.gain(phase)
 
     @property
     def sum_std(self) -> float:
@@ -116,8 +128,8 @@ class Plan:
 
     @property
     def facts(self) -> Facts:
-        noise_std = np.float32(self.noise_std)
-        return Facts(rounds=self.rounds, clients=len(self.sizes), clip=self.clip, noise_std=noise_std)
+        noise_std, units = np.float32(self.noise_std), units_of(self.preparation, self.classes)
+        return Facts(rounds=self.rounds, clients=len(self.sizes), clip=self.clip, noise_std=noise_std, units=units)
 
     def stds(self, phase: Phase) -> list[float]:
         """Noise std of each release of a phase, in the order of its program: the one place a plan becomes noise."""
@@ -147,7 +159,7 @@ def make_plan(
     trust: Trust = "local",
     weights: Weights = "uniform",
     multiplier: float | None = None,
-    standardize: FeatureMoments | None = None,
+    preparation: Sequence[Step] = (),
 ) -> Plan:
     """Audit and price a method for clients of these sizes. Shapes only: no record is read.
 
@@ -160,7 +172,7 @@ def make_plan(
     public = Public(
         shape=shape, classes=classes, blocks=block_shape(sizes), clients=len(sizes), rounds=rounds, clip=clip
     )
-    programs = read_programs(method, model, standardize, public)
+    programs = read_programs(method, model, tuple(preparation), public)
     plan = Plan(
         method=method,
         model=model,
@@ -170,10 +182,11 @@ def make_plan(
         rounds=rounds,
         clip=clip,
         sizes=sizes,
+        shape=shape_after(preparation, shape),
         classes=classes,
         trust=trust,
         weights=weights,
-        standardize=standardize,
+        preparation=tuple(preparation),
     )
     _check_stds(plan)
     return plan
@@ -185,7 +198,7 @@ def _check_stds(plan: Plan) -> None:
         for phase, program in plan.programs.items():
             for site, std in zip(program.sites, plan.stds(phase), strict=True):
                 accounting.check_std(site.label, std)
-                accounting.check_std(site.label, std * plan.noise_gain)
+                accounting.check_std(site.label, std * plan.gain(phase))
 
 
 def _multipliers(
@@ -202,11 +215,15 @@ def _multipliers(
     return accounting.calibrate(charges, budget) if budget.private else {c.site: 0.0 for c in charges}
 
 
-def _check_noise(budget: Any, multiplier: float | None) -> None:
+def check_budget(budget: Any) -> None:
     if not isinstance(budget, Budget):
         raise InputError(
             f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
         )
+
+
+def _check_noise(budget: Any, multiplier: float | None) -> None:
+    check_budget(budget)
     if multiplier is not None and not budget.private:
         raise InputError(f"a noise multiplier of {multiplier!r} and {budget} contradict each other; give one of them")
 

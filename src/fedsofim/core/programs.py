@@ -1,6 +1,6 @@
 """A run's programs, read, counted and confirmed: one for each phase it has. Shapes only, no record is needed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -10,10 +10,10 @@ import jax.numpy as jnp
 
 from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, pair
 from fedsofim.core.door import Facts
-from fedsofim.core.feature_moments import FeatureMoments, moments_client
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
+from fedsofim.core.preparation import Step, program_of, units_of, width_of
 from fedsofim.core.records import Records
 from fedsofim.core.second_opinion import confirm
 from fedsofim.core.site import MAX_SITES
@@ -31,29 +31,35 @@ class Public:
     rounds: int
     clip: float
 
-    @property
-    def facts(self) -> Facts:
+    def facts(self, preparation: Sequence[Step]) -> Facts:
         """What a method may know of them; the noise comes later."""
-        return Facts(rounds=self.rounds, clients=self.clients, clip=self.clip, noise_std=0.0)
+        units = units_of(preparation, self.classes)
+        return Facts(rounds=self.rounds, clients=self.clients, clip=self.clip, noise_std=0.0, units=units)
 
 
 @lru_cache(maxsize=256)
 def read_programs(
-    method: Method, model: Model, standardize: FeatureMoments | None, public: Public
+    method: Method, model: Model, preparation: tuple[Step, ...], public: Public
 ) -> Mapping[Phase, Program]:
-    """The program of each phase, in the order of the phases. Cached: seeds and budgets share a compilation."""
+    """The program of each phase, in the order of the phases. Cached: seeds and budgets share a compilation.
+
+    `public.shape` is that of the records as they come; the rounds see them prepared.
+    """
     _check_functions(method, model)
-    inputs = input_shapes(method, model, public)
+    inputs, facts = input_shapes(method, model, public, preparation), public.facts(preparation)
     once = replace(inputs, state=(), memory=())
     clients: dict[Phase, tuple[Callable, Inputs]] = {}
-    if standardize is not None:
-        clients[Phase.MOMENTS] = moments_client(standardize), once
+    for i, step in enumerate(preparation):
+        if step.phase is not None:
+            shape = shape_after(preparation[:i], public.shape)
+            given = replace(once, records=record_shapes(public, shape))
+            clients[step.phase] = program_of(step, shape[0]), given
     if method.setup is not None:
         ask = method.setup.client
         clients[Phase.SETUP] = (lambda door, params, *_: (ask(door, params), ())), once
     clients[Phase.ROUND] = method.client, inputs
-    found = {phase: audit_program(c, model, given, public.facts, phase) for phase, (c, given) in clients.items()}
-    _check_forms(method, found, inputs, public.facts)
+    found = {phase: audit_program(c, model, given, facts, phase) for phase, (c, given) in clients.items()}
+    _check_forms(method, found, inputs, facts)
     for phase, (_, given) in clients.items():
         confirm(found[phase], given, phase.times(public.rounds))
     return found
@@ -70,15 +76,33 @@ def _check_functions(method: Method, model: Model) -> None:
     check_takes("the model's logits", model.logits, "params", "x")
 
 
-def input_shapes(method: Method, model: Model, public: Public) -> Inputs:
-    """Shapes of everything a client's program takes."""
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    params = jax.eval_shape(lambda k: model.init(k, public.shape, public.classes), key)
+def shape_after(preparation: Sequence[Step], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a record's features after a preparation, which is for vectors."""
+    if preparation and len(shape) != 1:
+        raise InputError(f"records of shape {shape} cannot be prepared; expected one row of features each")
+    return (width_of(preparation, shape[0]),) if preparation else shape
 
-    def spec(shape, dtype=jnp.float32) -> Any:
-        return jax.ShapeDtypeStruct(shape, dtype)
 
+def _spec(shape: tuple[int, ...], dtype: Any = jnp.float32) -> Any:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def record_shapes(public: Public, shape: tuple[int, ...]) -> Records:
+    """Shapes of a client's records, laid out in blocks, with features of this shape."""
     blocks = public.blocks
+    return Records(
+        x=_spec((*blocks, *shape)),
+        y=_spec(blocks, jnp.int32),
+        weight=_spec(blocks),
+        owner=_spec(blocks[:1], jnp.int32),
+    )
+
+
+def input_shapes(method: Method, model: Model, public: Public, preparation: tuple[Step, ...] = ()) -> Inputs:
+    """Shapes of everything that a client's program of the rounds takes."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    shape, spec = shape_after(preparation, public.shape), _spec
+    params = jax.eval_shape(lambda k: model.init(k, shape, public.classes), key)
     return Inputs(
         params=params,
         state=jax.eval_shape(method.init, params),
@@ -89,12 +113,7 @@ def input_shapes(method: Method, model: Model, public: Public) -> Inputs:
         round=spec((), jnp.int32),
         noise_std=spec(()),
         stds=spec((MAX_SITES,)),
-        records=Records(
-            x=spec((*blocks, *public.shape)),
-            y=spec(blocks, jnp.int32),
-            weight=spec(blocks),
-            owner=spec(blocks[:1], jnp.int32),
-        ),
+        records=record_shapes(public, shape),
     )
 
 

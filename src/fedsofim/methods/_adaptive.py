@@ -14,7 +14,7 @@ import optax
 from fedsofim.core.door import Facts
 from fedsofim.core.method import Method, server_method
 from fedsofim.core.trees import zeros
-from fedsofim.methods._steps import check_decay, check_steps, scale_by_step, sign_step
+from fedsofim.methods._steps import check_decay, check_steps, measured, scale_by_step, sign_step
 
 Rule = Literal["adam", "yogi"]
 
@@ -32,7 +32,7 @@ def adaptive_method(name: str, lr: Any, scale: optax.GradientTransformation) -> 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
         return optax.chain(scale, scale_by_step(lr, lambda d: sign_step(facts, d)))
 
-    return server_method(name, optimizer)
+    return server_method(name, measured(optimizer))
 
 
 def scale_by_adaptive(

@@ -6,13 +6,14 @@ For steps on noisy gradients, |θ_T - θ*| and the loss obey the textbook bound
 
 D the distance to go, B the size of a gradient, σ the noise per coordinate of the averaged release. T, d and σ
 are public. D and B are not, but both have a natural unit: the clip c is the size of a record's gradient, so
-of its features, and a head of size 1/c gives logits of size 1. So D = REACH/c and B = SLOPE·c, with constants
-fixed once, on validation records of two datasets (docs/methods.md has the table). Rescaling the features and
+of its features, and a head of size 1/c gives logits of size 1. So D = reach/c and B = early·c, with constants
+of core/units.py, fixed once on validation records (docs/methods.md has the table). Rescaling the features and
 the clip together by k rescales the step by 1/k², as it must.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,10 +22,6 @@ from jax.core import Tracer
 
 from fedsofim.core.door import Facts
 from fedsofim.errors import InputError, expect_whole, is_number
-
-REACH = 80.0  # |θ*| in units of 1/c
-SLOPE = 0.25  # |G| in units of c, early in the run
-SLOPE_MEAN = 0.1  # |G| in units of c, over most of the run
 
 
 def dim(tree: Any) -> int:
@@ -39,7 +36,51 @@ def gradient_step(facts: Facts, d: int, *, local_steps: int = 1, noise: Any = 1.
     0.31
     """
     spread = variance(facts) * d * noise**2
-    return REACH / facts.clip / jnp.sqrt(facts.rounds * local_steps * ((SLOPE * facts.clip) ** 2 + spread))
+    u = facts.units
+    return u.reach / facts.clip / jnp.sqrt(facts.rounds * local_steps * ((u.early * facts.clip) ** 2 + spread))
+
+
+class Measured(NamedTuple):
+    """The state of steps whose reach is read off the first release."""
+
+    reach: jax.Array  # 0: not yet
+    inner: Any
+
+
+def measured(build: Callable[[Facts], optax.GradientTransformation]) -> Callable[[Facts], optax.GradientTransformation]:
+    """An optimizer whose automatic steps know how far apart the classes are, from the first average it is given.
+
+    At θ = 0 the gradient of a head holds, for each class, its part of the records times its mean: |G| is about Δ/sqrt(C),
+    Δ the distance of the class means from the middle. The farther apart, the larger θ* is. The noise in |G|² has the
+    public size d·σ², which is taken off; what is left is held to a factor of two. Post-processing of a release: free.
+    """
+
+    def optimizer(facts: Facts) -> optax.GradientTransformation:
+        def init(params: Any) -> Measured:
+            return Measured(jnp.zeros((), jnp.float32), build(facts).init(params))
+
+        def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Measured]:
+            reach = jnp.where(state.reach == 0, _reach(facts, updates), state.reach)
+            known = facts._replace(units=facts.units._replace(reach=reach))
+            steps, inner = build(known).update(updates, state.inner, params)
+            return steps, Measured(reach, inner)
+
+        return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
+
+    return optimizer
+
+
+_APART = (0.4, 0.8)  # Δ in units of the clip: what is measured outside is noise, or of no more use
+
+
+def _reach(facts: Facts, first: Any) -> jax.Array:
+    """|θ*|·c by the first average: 1.6 times `reach` at the far end of what is believed, four fifths at the near one."""
+    u = facts.units
+    if not u.classes:
+        return jnp.float32(u.reach)
+    square = sum(jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(first))
+    apart = jnp.sqrt(u.classes * jnp.maximum(square - variance(facts) * dim(first), 0.0)) / facts.clip
+    return u.reach * jnp.clip(apart, *_APART) / 0.5
 
 
 def variance(facts: Facts) -> jax.Array:
@@ -57,19 +98,20 @@ def preconditioned_step(facts: Facts, d: int, inverse: jax.Array, shrink: jax.Ar
     """
     clip2 = facts.clip**2 * shrink
     spread = variance(facts) * d * (jnp.trace(inverse) / inverse.shape[0]).astype(jnp.float32)
-    return REACH / jnp.sqrt(facts.rounds * clip2 * (SLOPE**2 * clip2 + spread))
+    u = facts.units
+    return u.reach / jnp.sqrt(facts.rounds * clip2 * (u.early**2 * clip2 + spread))
 
 
 def sofim_step(facts: Facts, d: int, rho: Any, beta: Any) -> jax.Array:
     """The step times what SOFIM will divide by, ρ + |M|²; the noise in M has d·σ²·(1-β)/(1+β)."""
-    size = (SLOPE_MEAN * facts.clip) ** 2 + variance(facts) * d * (1 - beta) / (1 + beta)
+    size = (facts.units.later * facts.clip) ** 2 + variance(facts) * d * (1 - beta) / (1 + beta)
     return gradient_step(facts, d) * (rho + size)
 
 
 def sign_step(facts: Facts, d: int) -> jax.Array:
     """For Adam's kind, whose steps are divided by their own size sqrt((B² + d·σ²)/d): η = D/sqrt(T·d)."""
     variance(facts)
-    return jnp.asarray(REACH / facts.clip / math.sqrt(facts.rounds * d), jnp.float32)
+    return jnp.asarray(facts.units.reach / facts.clip / math.sqrt(facts.rounds * d), jnp.float32)
 
 
 def local_and_server_step(facts: Facts, d: int, local_steps: int, client_lr: Any, server_lr: Any) -> tuple[Any, Any]:

@@ -1,14 +1,14 @@
 """DP-FedGD: gradient descent on the mean of noisy clipped gradients, theta -= eta·G. T releases."""
 
 from fedsofim.core.method import Method, remembered, server_method
-from fedsofim.methods._steps import check_steps, gradient_step, scale_by_step
+from fedsofim.methods._steps import check_steps, gradient_step, measured, scale_by_step
 
 
 @remembered
 def fedgd(lr: float | None = None) -> Method:
     """Gradient descent on the averaged noisy gradient; lr None is automatic."""
     check_steps(lr=lr)
-    return server_method("fedgd", lambda facts: scale_by_step(lr, lambda d: gradient_step(facts, d)))
+    return server_method("fedgd", measured(lambda facts: scale_by_step(lr, lambda d: gradient_step(facts, d))))
 
 
 #: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).

@@ -8,7 +8,7 @@ import optax
 from fedsofim.core.door import Facts
 from fedsofim.core.method import Method, remembered, server_method
 from fedsofim.methods._sofim import Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
-from fedsofim.methods._steps import check_not_negative, check_steps, scale_by_step, sofim_step
+from fedsofim.methods._steps import check_not_negative, check_steps, measured, scale_by_step, sofim_step
 
 
 @remembered
@@ -45,7 +45,7 @@ def fedsofim(
         fade = optax.scale_by_schedule(schedule(lr_schedule, 1.0, facts.rounds))
         return optax.chain(scale_by_sofim(**settings), optax.add_decayed_weights(weight_decay), step, fade)
 
-    return server_method("fedsofim", optimizer)
+    return server_method("fedsofim", measured(optimizer))
 
 
 #: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).

@@ -14,7 +14,7 @@ from fedsofim.core.method import Method
 from fedsofim.core.models import Model, evaluate
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
-from fedsofim.core.pooled import pool
+from fedsofim.core.pooled import noise_gain, pool
 from fedsofim.core.records import Records, in_blocks
 from fedsofim.core.round import Rules, ask_each, federated_round
 from fedsofim.data.partition import Split
@@ -24,7 +24,7 @@ from fedsofim.progress import SILENT, Progress
 _ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
 # Added to the number of clients: a one-shot phase's key, apart from every client's. Any numbers would do; published
 # results were drawn with these.
-_STREAM = {Phase.SETUP: 64, Phase.MOMENTS: 128}
+_STREAM = {Phase.SETUP: 64, Phase.MOMENTS: 128, Phase.SCALES: 192}
 
 
 class Trace(NamedTuple):
@@ -130,8 +130,8 @@ def start(plan: Plan, split: Split, key: jax.Array) -> Carry:
 
 
 def start_parameters(plan: Plan, split: Split, key: jax.Array) -> Any:
-    """The model's parameters before round 1."""
-    return _start_parameters(plan.model, split.dataset.x_train.shape[1:], plan.classes, key)
+    """The model's parameters before round 1, for prepared records."""
+    return _start_parameters(plan.model, plan.shape, plan.classes, key)
 
 
 # Two programs, since methods share the first. Outside of a program every operation would be compiled on its own.
@@ -158,12 +158,16 @@ def set_up(plan: Plan, cohort: Cohort, split: Split, carry: Carry) -> Carry:
 
 
 def ask_once(plan: Plan, phase: Phase, split: Split, params: Any, key: jax.Array) -> Any:
-    """The weighted mean of the uploads of a phase that happens once, before the rounds."""
+    """The weighted mean of the uploads of a phase that happens once, before the rounds.
+
+    Every client draws noise of its own; where the clients share it, each has so much less that the mean's is right.
+    """
+    share = plan.gain(phase) / noise_gain(plan.factors, shared=False)
     cohort = Cohort(
         records=layout(plan, split, pooled=False),
         sizes=_float32(plan.sizes),
         weights=_float32(plan.client_weights),
-        stds=_float32(plan.stds_by_site(phase)),
+        stds=_float32(plan.stds_by_site(phase) * share),
         noise_std=_float32(plan.noise_std),
         key=jax.random.fold_in(key, len(plan.sizes) + _STREAM[phase]),
     )

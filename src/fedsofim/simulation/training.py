@@ -2,9 +2,10 @@
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -12,18 +13,20 @@ import numpy as np
 
 from fedsofim.core.accounting import Charge
 from fedsofim.core.budget import Budget
-from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
-from fedsofim.core.plan import Plan, Trust, Weights, make_plan
+from fedsofim.core.plan import Plan, Trust, Weights, check_budget, make_plan
+from fedsofim.core.preparation import Step
 from fedsofim.core.summary import privacy_summary
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split
-from fedsofim.errors import InputError, expect_whole, is_whole
+from fedsofim.errors import InputError, expect_whole, is_whole, one_of
 from fedsofim.files import write_text, write_whole
+from fedsofim.methods import make
 from fedsofim.progress import SILENT, Progress
+from fedsofim.recipes import Choices, Situation, choose
 from fedsofim.simulation.simulator import Trace, check_finite, simulate
-from fedsofim.simulation.standardizing import standardized
+from fedsofim.simulation.preparing import Prepared, prepare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +39,8 @@ class Run:
     params: Any
     trace: Trace
     seconds: float
+    chosen: Choices  # by the recipe; the plan has what was chosen by hand instead
+    prepared: Prepared = Prepared()  # what the model does to records before its parameters meet them
 
     @property
     def accuracy(self) -> dict[int, float]:
@@ -51,7 +56,7 @@ class Run:
         return self.plan.ledger
 
     def predict(self, x: Any) -> np.ndarray:
-        """Predicted classes of records (records x features)."""
+        """Predicted classes of records as they come (records x features); what they were prepared by is in the run."""
         wanted = self.split.dataset.x_train.shape[1:]
         expected = f"expected numbers of shape (records, {', '.join(map(str, wanted))}), as in training"
         try:
@@ -60,7 +65,7 @@ class Run:
             raise InputError(f"predict got a {type(x).__name__} that is no array of numbers; {expected}") from None
         if x.ndim != len(wanted) + 1 or x.shape[1:] != wanted:
             raise InputError(f"predict got an array of shape {x.shape}; {expected}")
-        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(x))).argmax(axis=-1)
+        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(self.prepared.map(x)))).argmax(axis=-1)
 
     def summary(self) -> dict[str, Any]:
         """The run as plain data: what `--json` prints."""
@@ -68,11 +73,13 @@ class Run:
         tens = {str(t): round(a, 4) for t, a in self.accuracy.items() if t % 10 == 0 or t == p.rounds}
         return {
             "method": p.method.name,
+            "recipe": self.chosen.recipe,
+            "chosen": dict(self.chosen.why),
             "dataset": self.split.dataset.name,
             "partition": self.split.description,
             "clients": len(p.sizes),
             "seed": self.seed,
-            "standardised": self.split.dataset.notes.get("standardised", "no"),
+            "preparation": [str(step) for step in p.preparation],
             **privacy_summary(p),
             "accuracy": tens,
             "final_accuracy": round(self.final_accuracy, 4),
@@ -97,54 +104,112 @@ class Run:
 
 def train(
     split: Split,
-    method: Method,
-    budget: Budget,
-    rounds: int = 70,
+    method: Method | None = None,
+    budget: Budget | None = None,
+    rounds: int | None = None,
     *,
-    clip: float = 10.0,
+    recipe: str = "auto",
+    clip: float | None = None,
     trust: Trust = "local",
-    weights: Weights = "uniform",
+    weights: Weights | None = None,
     model: Model | None = None,
-    standardize: FeatureMoments | None = None,
+    preparation: Sequence[Step] | None = None,
     seed: int = 0,
     every: int = 1,
     progress: Progress = SILENT,
 ) -> Run:
-    """Train a method under one budget on split data, evaluated every so many rounds. NO_PRIVACY means without noise.
+    """Train under one budget on split data, evaluated every so many rounds. NO_PRIVACY means without noise.
 
-    `standardize` first releases the features' moments, charged to the same budget; the run's `split` is then the
-    standardised one, and so is what its `predict` takes.
+    What is not given is as the recipe has it: `auto`, the recommended one, or `paper`, the paper's protocol. A method
+    given here runs in the recipe's preparation with its own settings. What a preparation releases is charged too.
     """
     if not is_whole(seed) or not -(2**63) <= seed < 2**63:
         raise InputError(f"seed is {seed!r}; expected a whole number of at most 64 bits")
     expect_whole("every", every, 1)
     if not callable(getattr(progress, "at", None)):
         raise InputError(f"progress is {progress!r}; expected a fs.Progress, as fs.progress_bar gives one")
-    plan = plan_for(
-        split, method, budget, rounds, clip=clip, trust=trust, weights=weights, model=model, standardize=standardize
-    )
+    given = Given(method=method, rounds=rounds, clip=clip, weights=weights, model=model, preparation=preparation)
+    plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given)
     began = time.perf_counter()
-    split = standardized(plan, split, seed)
-    params, trace = simulate(plan, split, seed, every=every, progress=progress)
+    seen, made = prepare(plan, split, seed)
+    params, trace = simulate(plan, seen, seed, every=every, progress=progress)
     check_finite(params)
     seconds = time.perf_counter() - began
-    return Run(plan=plan, split=split, seed=seed, params=params, trace=trace, seconds=seconds)
+    return Run(
+        plan=plan,
+        chosen=chosen,
+        split=split,
+        seed=seed,
+        params=params,
+        trace=trace,
+        seconds=seconds,
+        prepared=made,
+    )
 
 
-class Choices(TypedDict, total=False):
+@dataclass(frozen=True, kw_only=True)
+class Given:
+    """What was chosen by hand; None is left to the recipe."""
+
+    method: Method | None = None
+    rounds: int | None = None
+    clip: float | None = None
+    weights: Weights | None = None
+    model: Model | None = None
+    preparation: Sequence[Step] | None = None
+
+
+def planned(split: Split, budget: Any, *, recipe: str, trust: Trust, given: Given) -> tuple[Plan, Choices]:
+    """The priced plan of a run, and what the recipe chose for it."""
+    check_kinds(split, given.method, given.model)
+    check_budget(budget)
+    one_of("trust", trust, get_args(Trust))
+    chosen = choices_for(split, budget, recipe=recipe, trust=trust, head=given.model in (None, softmax_head()))
+    plan = plan_for(
+        split,
+        given.method or make(chosen.method, dict(chosen.settings), budget.epsilon),
+        budget,
+        _or(given.rounds, chosen.rounds),
+        model=given.model or softmax_head(chosen.start),
+        clip=_or(given.clip, chosen.clip),
+        trust=trust,
+        weights=_or(given.weights, chosen.weights),
+        preparation=_or(given.preparation, chosen.preparation),
+    )
+    return plan, chosen
+
+
+def choices_for(split: Split, budget: Budget, *, recipe: str, trust: Trust, head: bool = True) -> Choices:
+    """What a recipe chooses for this split: reads its sizes and shapes only."""
+    situation = Situation(
+        budget=budget,
+        sizes=tuple(split.sizes),
+        shape=split.dataset.x_train.shape[1:],
+        classes=split.dataset.classes,
+        trust=trust,
+        head=head,
+    )
+    return choose(recipe, situation)
+
+
+def _or(given: Any, otherwise: Any) -> Any:
+    return otherwise if given is None else given
+
+
+class Rest(TypedDict, total=False):
     """What `make_plan` takes beside what the data decides."""
 
     clip: float
     trust: Trust
     weights: Weights
-    standardize: FeatureMoments | None
+    preparation: Sequence[Step]
 
 
 def plan_for(
-    split: Split, method: Method, budget: Budget, rounds: int, model: Model | None = None, **choices: Unpack[Choices]
+    split: Split, method: Method, budget: Budget, rounds: int, model: Model | None = None, **rest: Unpack[Rest]
 ) -> Plan:
     """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
-    check_kinds(split, method, model, choices.get("standardize"))
+    check_kinds(split, method, model)
     _check_scale(split)
     plan = make_plan(
         method,
@@ -154,13 +219,13 @@ def plan_for(
         classes=split.dataset.classes,
         budget=budget,
         rounds=rounds,
-        **choices,
+        **rest,
     )
-    _check_logits(plan.model, split)
+    _check_logits(plan)
     return plan
 
 
-def check_kinds(split: Any, method: Any, model: Any, standardize: Any) -> None:
+def check_kinds(split: Any, method: Any, model: Any) -> None:
     """What was given is of the kind that was asked for; what is wrong is said in one sentence."""
     if isinstance(split, Dataset):
         raise InputError(f"the data is the dataset {split.name}, which no clients hold yet; deal it out with fs.split")
@@ -171,19 +236,17 @@ def check_kinds(split: Any, method: Any, model: Any, standardize: Any) -> None:
     if callable(method) and not isinstance(method, Method):
         name = getattr(method, "__name__", "method")
         raise InputError(f"the method is the function {name}; call it to make one: {name}()")
-    if not isinstance(method, Method):
+    if method is not None and not isinstance(method, Method):
         raise InputError(f"the method is a {type(method).__name__}; expected a fs.Method, for example fs.fedsofim()")
     if model is not None and not isinstance(model, Model):
         raise InputError(f"the model is {model!r}; expected a fs.Model, for example fs.softmax_head()")
-    if standardize is not None and not isinstance(standardize, FeatureMoments):
-        raise InputError(f"standardize is {standardize!r}; expected fs.FeatureMoments(), or nothing")
 
 
-def _check_logits(model: Model, split: Split) -> None:
+def _check_logits(plan: Plan) -> None:
     """One number for each class of each record, or accuracy would make no sense."""
-    shape, classes = split.dataset.x_train.shape[1:], split.dataset.classes
-    params = jax.eval_shape(lambda: model.init(jax.random.key(0), shape, classes))
-    found = jax.eval_shape(model.logits, params, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
+    shape, classes = plan.shape, plan.classes
+    params = jax.eval_shape(lambda: plan.model.init(jax.random.key(0), shape, classes))
+    found = jax.eval_shape(plan.model.logits, params, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
     if getattr(found, "shape", None) != (2, classes):
         raise InputError(
             f"the model's logits of 2 records have shape {getattr(found, 'shape', None)}; expected (2, {classes}), one "

@@ -1,0 +1,98 @@
+"""The recommended recipe: what to do with a budget, with nothing to tune. docs/recipe.md has the measurements.
+
+Everything follows from one public number, q: the noise per coordinate of a mean over all records, in units of the clip,
+if the whole budget went into it. The constants were fixed on validation records (docs/recipe.md), never on test records.
+"""
+
+import math
+
+from fedsofim.core.preparation import (
+    Centred,
+    ColumnScales,
+    Step,
+    UnitNorm,
+    Whitened,
+    scales_norm,
+    second_moment_noise,
+    width_of,
+)
+from fedsofim.recipes.recipe import Choices, Situation, numbers, share_for, spread
+
+CLIP = 3.0  # of gradients of prepared records, whose features are about 5 long
+FEW = 64  # features: with fewer, what a linear head can express is the limit, so square roots go beside them
+QUIET = 0.01  # a mean gradient's noise, in units of the clip, below which more features and curvature pay
+SHARP = 0.01  # noise of the second moment's eigenvalues, of a trace of 1, below which it is worth having
+DAMPING = 2.0  # times that noise
+ROUNDS = (50, 70)  # with much noise, with little
+BITS = (1.0, 3.0)  # noise of a column's size that is good enough: with few features, with many
+KNOWN = 1.5  # noise of a column's size, in bits, up to which a record's length is worth keeping
+LOST = 5.0  # and beyond which it would say nothing
+
+
+def auto(situation: Situation) -> Choices:
+    """Every choice, from public numbers."""
+    rows = len(situation.shape) == 1
+    steps, why = _preparation(situation) if rows else ((), (("features", "left as they are: they are no rows"),))
+    features = width_of(steps, situation.shape[0]) if rows else math.prod(situation.shape)
+    loud = spread(situation.noise, numbers(features, situation.classes))
+    rounds = ROUNDS[loud < QUIET]
+    return Choices(
+        recipe="auto",
+        method="fedsofim",
+        settings={"rho": 0.01 * CLIP**2, "beta": 0.8, "bias_correction": True, "weight_decay": 0.0},
+        rounds=rounds,
+        clip=CLIP,
+        weights="size",
+        start=0.0,
+        preparation=steps,
+        why=(
+            *why,
+            ("clip", f"{CLIP:g}: 0.6 of a prepared record's length"),
+            ("weights", "size: every record counts alike, which has the least noise"),
+            ("start", "zero: a random one would have to be unlearned"),
+            (
+                "rounds",
+                f"{rounds}: all releases together leave the mean gradient a noise of {loud:.2g} of the clip; "
+                f"{ROUNDS[0]} rounds from {QUIET:g} on, {ROUNDS[1]} below",
+            ),
+            ("step", "from rounds, clip, noise and classes; rho a hundredth of the clip squared, momentum 0.8"),
+        ),
+    )
+
+
+def _preparation(situation: Situation) -> tuple[tuple[Step, ...], tuple[tuple[str, str], ...]]:
+    features, noise = situation.shape[0], situation.noise
+    few = features < FEW
+    scales, bits, why_scales = _scales(features, noise, few)
+    lift = few or spread(noise, numbers(2 * features, situation.classes)) < QUIET
+    unit = UnitNorm(constant=few and bits <= KNOWN, lift=lift)
+    moments, why_moments = _moments(unit.width(features), noise)
+    beside = "with square roots beside them: " + (f"fewer than {FEW} features" if few else "there is little noise")
+    length = ", their length kept in one more feature" if unit.constant else ""
+    why_unit = f"scaled to length 1{length}{', ' + beside if lift else ''}"
+    return (*scales, unit, moments), (why_scales, ("records", why_unit), why_moments)
+
+
+def _scales(features: int, noise: float, few: bool) -> tuple[tuple[Step, ...], float, tuple[str, str]]:
+    """Sizes of columns, where they can be known at all, and their noise in bits."""
+    bits = 26 * scales_norm(features) * noise  # with all of the budget; 12 bits, and a count to divide by
+    share = share_for(bits, wanted=BITS[not few], least=0.002, most=0.05)
+    bits /= math.sqrt(share)
+    if bits > LOST:
+        return (), bits, ("columns", "left in their units: their sizes would drown in noise")
+    return (ColumnScales(share),), bits, ("columns", f"brought to one unit if they differ: {share:.1%} of mu²")
+
+
+def _moments(features: int, noise: float) -> tuple[Step, tuple[str, str]]:
+    """Curvature if it can be seen through its noise, else the mean alone."""
+    share = 0.1
+    blur = second_moment_noise(features, math.sqrt(2) * 1.25 * noise / 2 / math.sqrt(share))
+    if blur < SHARP:
+        step = Whitened(share, max(DAMPING * blur, 1e-3))
+        return step, (
+            "features",
+            f"whitened by their second moment, {share:.0%} of mu²: its noise, {blur:.2g} of its trace, lets it; "
+            f"damped by {step.damping:.2g}",
+        )
+    share = share_for(spread(noise, features), wanted=0.05, least=0.01, most=0.05)
+    return Centred(share), ("features", f"centred by their mean, {share:.1%} of mu²")

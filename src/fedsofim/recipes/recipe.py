@@ -1,0 +1,99 @@
+"""What a recipe is: from what is public before a run to every choice of it, as frozen data.
+
+`auto` is the recommended one and the default, `paper` the protocol of the paper.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedsofim.core.budget import Budget
+from fedsofim.core.plan import Trust, Weights
+from fedsofim.core.pooled import noise_gain
+from fedsofim.core.preparation import Step
+from fedsofim.errors import one_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Situation:
+    """What is public before a run: nothing here depends on a record's contents."""
+
+    budget: Budget
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]  # of one record
+    classes: int
+    trust: Trust = "local"
+    head: bool = True  # is the model the linear head?
+
+    @property
+    def noise(self) -> float:
+        """Noise std per coordinate of a mean over all records, in units of the clip, if all the budget were spent on it.
+
+        2·a/mu: a record moves a client's sum by at most twice the clip, and a is what of its noise is in the mean.
+        """
+        if not self.budget.private:
+            return 0.0
+        sizes = np.asarray(self.sizes, float)
+        factors = np.full(len(sizes), 1 / sizes.sum())  # every record counts alike
+        return 2 * noise_gain(factors, shared=self.trust == "secure-sum") / self.budget.mu
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """Every choice of a run, and why, in words."""
+
+    recipe: str
+    method: str
+    settings: Mapping[str, Any]
+    rounds: int
+    clip: float
+    weights: Weights
+    start: float  # size of the head's initial parameters
+    preparation: tuple[Step, ...] = ()
+    why: tuple[tuple[str, str], ...] = ()  # (choice, reason)
+
+
+Recipe = Callable[[Situation], Choices]
+
+
+def names() -> list[str]:
+    return list(_recipes())
+
+
+def choose(recipe: str, situation: Situation) -> Choices:
+    """What a recipe makes of a situation."""
+    one_of("recipe", recipe, names())
+    return _recipes()[recipe](situation)
+
+
+def _recipes() -> dict[str, Recipe]:
+    from fedsofim.recipes.auto import auto  # here, since they are written in terms of this file
+    from fedsofim.recipes.paper import paper
+
+    return {"auto": auto, "paper": paper}
+
+
+def share_for(noise: float, wanted: float, least: float, most: float) -> float:
+    """The part of mu² that brings a release's noise down to what is wanted, within bounds. Noise falls with its root.
+
+    >>> share_for(0.02, wanted=0.1, least=0.01, most=0.05), share_for(1.0, wanted=0.1, least=0.01, most=0.05)
+    (0.04, 0.05)
+    """
+    return min(max((noise / wanted) ** 2, least), most)
+
+
+def numbers(features: int, classes: int) -> int:
+    """Parameters of a head.
+
+    >>> numbers(features=64, classes=10)
+    650
+    """
+    return (features + 1) * classes
+
+
+def spread(noise: float, count: int) -> float:
+    """The length of noise on so many coordinates."""
+    return noise * math.sqrt(count)
