@@ -38,9 +38,8 @@ def test_a_method_a_model_and_a_dataset_of_ones_own_train_together():
     split = fs.split(rings, clients=4, iid=True)
     curved = make_model(str(EXAMPLES / "two_layers.py"))
     settings = {"client_lr": 0.5, "local_steps": 3}
-    run = fs.train(
-        split, fs.make(str(EXAMPLES / "heavyball.py"), settings), fs.Budget(50.0), 60, clip=1.0, model=curved
-    )
+    method = fs.make(str(EXAMPLES / "heavyball.py"), settings)
+    run = fs.train(split, method, fs.Budget(50.0), 60, recipe="paper", clip=1.0, model=curved)
     assert run.plan.releases == 180 and run.plan.epsilon == pytest.approx(50.0)
     assert run.final_accuracy > 85
 
@@ -48,7 +47,7 @@ def test_a_method_a_model_and_a_dataset_of_ones_own_train_together():
 def test_rings_are_the_same_every_time_and_no_line_tells_them_apart():
     one, two = fs.load(EXAMPLES / "rings.py"), fs.load(str(EXAMPLES / "rings.py"))
     assert np.array_equal(one.x_train, two.x_train)
-    straight = fs.train(fs.split(one, 2, iid=True), fs.fedgd(), fs.NO_PRIVACY, 60, clip=1.0)
+    straight = fs.train(fs.split(one, 2, iid=True), fs.fedgd(), fs.NO_PRIVACY, 60, recipe="paper", clip=1.0)
     assert straight.final_accuracy < 75
 
 

@@ -29,7 +29,7 @@ def test_a_run_is_held_to_its_budget():
 
 
 def test_a_phase_alone_is_held_to_its_share():
-    setting = replace(PLAIN, standardize=FeatureMoments(share=0.25))
+    setting = replace(PLAIN, preparation=(FeatureMoments(share=0.25),))
     assert claim(setting, Phase.MOMENTS).mu == pytest.approx(Budget(1.0).mu / 2)
 
 

@@ -38,6 +38,6 @@ def test_a_training_with_a_fifth_of_its_noise_is_caught():
 
 
 def test_standardised_features_would_move_the_canaries():
-    moments = replace(PLAIN.setting, standardize=FeatureMoments())
+    moments = replace(PLAIN.setting, preparation=(FeatureMoments(),))
     with pytest.raises(InputError, match="without --standardize"):
         attack_one_run(replace(PLAIN, setting=moments))

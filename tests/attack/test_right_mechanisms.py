@@ -61,13 +61,13 @@ def test_a_setup_and_rounds_have_no_common_worst_pair():
 @pytest.mark.slow
 def test_feature_moments():
     """Mean and mean square cannot both be turned round: with 64 features, 98.5 % of the sensitivity can be reached."""
-    found = attacked(standardize=FeatureMoments(share=0.5), phases=(Phase.MOMENTS,), features=64)
+    found = attacked(preparation=(FeatureMoments(share=0.5),), phases=(Phase.MOMENTS,), features=64)
     assert ratio(found) == pytest.approx(0.985, abs=0.1)
 
 
 @pytest.mark.slow
 def test_rounds_on_features_standardised_by_what_was_released():
-    assert 0.4 < ratio(attacked(pairs=600, standardize=FeatureMoments(share=0.3, radius=400.0))) < 1.1
+    assert 0.4 < ratio(attacked(pairs=600, preparation=(FeatureMoments(share=0.3, radius=400.0),))) < 1.1
 
 
 @pytest.mark.slow

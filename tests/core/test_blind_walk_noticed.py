@@ -34,7 +34,7 @@ def read(monkeypatch) -> Callable[[Callable], tuple[Program, Inputs]]:
         method = Method("blind", client, lambda *_: None, memory=lambda params: jnp.float32(0))  # type: ignore[arg-type]
         public = Public(shape=(3,), classes=2, blocks=(3, 4), clients=3, rounds=ROUNDS, clip=1.0)
         inputs = input_shapes(method, softmax_head(), public)
-        return audit_program(client, softmax_head(), inputs, public.facts, Phase.ROUND), inputs
+        return audit_program(client, softmax_head(), inputs, public.facts(()), Phase.ROUND), inputs
 
     return program_of
 
@@ -138,7 +138,7 @@ def test_every_phase_of_a_run_is_looked_at(read, leaky, monkeypatch):
 
     setup, client = (leaking if leaky == phase else fine for phase in ("setup", "round"))
     if leaky == "moments":
-        monkeypatch.setattr(programs, "moments_client", lambda how: lambda *given: (leaking(*given)[0], ()))
+        monkeypatch.setattr(programs, "program_of", lambda step, features: lambda *given: (leaking(*given)[0], ()))
     method = Method(
         "phases",
         client,
@@ -147,7 +147,7 @@ def test_every_phase_of_a_run_is_looked_at(read, leaky, monkeypatch):
     )
     public = Public(shape=(3,), classes=2, blocks=(3, 4), clients=3, rounds=ROUNDS, clip=1.0)
     with pytest.raises(Refused, match="upload changed with the records"):
-        programs.read_programs(method, softmax_head(), FeatureMoments(), public)
+        programs.read_programs(method, softmax_head(), (FeatureMoments(),), public)
 
 
 @pytest.mark.parametrize("client", [c for c, m in LEAKS if "last_round" not in c.__name__ and "key" not in m])

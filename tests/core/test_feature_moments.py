@@ -11,7 +11,7 @@ from stranger import priced
 
 def test_it_is_in_the_ledger_with_its_share():
     plain = priced(OneGradient())
-    plan = priced(OneGradient(), standardize=FeatureMoments(share=0.2))
+    plan = priced(OneGradient(), preparation=(FeatureMoments(share=0.2),))
     moments = plan.ledger[0]
     assert (moments.label, moments.releases) == (LABEL, 1)
     assert moments.mu_squared(plan.multipliers[moments.site]) == pytest.approx(0.2 * (plan.mu or 0) ** 2)

@@ -10,6 +10,7 @@ from fedsofim.core.budget import NO_PRIVACY, Budget
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import OneGradient, Setup
 from fedsofim.core.phase import Phase, SiteKey
+from fedsofim.core.preparation import ColumnScales
 from fedsofim.core.site import MAX_SITES
 from fedsofim.errors import InputError
 from fedsofim.methods import make
@@ -78,34 +79,35 @@ COVARIANCE = Setup(
 
 
 def every_phase(**more):
-    """Feature moments, a one-shot release and two releases a round: each program numbers its own from 0."""
+    """Column scales, feature moments, a one-shot release and two releases a round: each program numbers its own from 0."""
 
     def client(door, params, state, memory):
         return door.gradient(params) + door.gradient(params + 1, noise=2.0), memory
 
-    return priced(client, setup=COVARIANCE, standardize=FeatureMoments(share=0.1), **more)
+    steps = (ColumnScales(share=0.05), FeatureMoments(share=0.1))
+    return priced(client, setup=COVARIANCE, preparation=steps, **more)
 
 
 def test_only_the_rounds_are_repeated():
-    assert [phase.times(rounds=70) for phase in Phase] == [1, 1, 70]
-    assert [Phase(text) for text in ("moments", "setup", "round")] == list(Phase)
+    assert [phase.times(rounds=70) for phase in Phase] == [1, 1, 1, 70]
+    assert [Phase(text) for text in ("scales", "moments", "setup", "round")] == list(Phase)
 
 
 def test_sites_of_all_phases_have_keys_of_their_own():
     plan = every_phase()
     keys = [charge.site for charge in plan.ledger]
-    assert keys == [(Phase.MOMENTS, 0), (Phase.SETUP, 0), (Phase.ROUND, 0), (Phase.ROUND, 1)]
+    assert keys == [(Phase.SCALES, 0), (Phase.MOMENTS, 0), (Phase.SETUP, 0), (Phase.ROUND, 0), (Phase.ROUND, 1)]
     assert all(isinstance(key, SiteKey) for key in keys) and set(plan.multipliers) == set(keys)
-    assert [charge.releases for charge in plan.ledger] == [1, 1, 10, 10]
-    assert list(plan.programs) == [Phase.MOMENTS, Phase.SETUP, Phase.ROUND]
+    assert [charge.releases for charge in plan.ledger] == [1, 1, 1, 10, 10]
+    assert list(plan.programs) == [Phase.SCALES, Phase.MOMENTS, Phase.SETUP, Phase.ROUND]
 
 
 def test_all_phases_together_spend_exactly_the_budget():
     plan = every_phase(budget=Budget(0.7, 1e-6))
     assert plan.epsilon == pytest.approx(0.7, rel=1e-9)
     parts = [charge.mu_squared(plan.multipliers[charge.site]) / (plan.mu or 0) ** 2 for charge in plan.ledger]
-    assert parts[:2] == pytest.approx([0.1, 0.2]) and sum(parts) == pytest.approx(1.0)
-    assert parts[2] == pytest.approx(4 * parts[3])  # twice the noise is a quarter of the price
+    assert parts[:3] == pytest.approx([0.05, 0.1, 0.2]) and sum(parts) == pytest.approx(1.0)
+    assert parts[3] == pytest.approx(4 * parts[4])  # twice the noise is a quarter of the price
 
 
 def test_a_phase_that_a_run_does_not_have_has_no_program():
@@ -139,7 +141,7 @@ def test_stds_are_in_the_order_of_the_program_and_by_site_at_its_numbers():
 
 def test_every_phase_has_stds_of_its_own():
     plan = every_phase()
-    for phase, count in ((Phase.MOMENTS, 1), (Phase.SETUP, 1), (Phase.ROUND, 2)):
+    for phase, count in ((Phase.SCALES, 1), (Phase.MOMENTS, 1), (Phase.SETUP, 1), (Phase.ROUND, 2)):
         wanted = [plan.multipliers[c.site] * c.clip for c in plan.programs[phase].charges]
         assert plan.stds(phase) == wanted and len(wanted) == count
         assert np.count_nonzero(plan.stds_by_site(phase)) == count
@@ -147,7 +149,7 @@ def test_every_phase_has_stds_of_its_own():
 
 def test_without_privacy_every_std_is_zero():
     plan = every_phase(budget=NO_PRIVACY)
-    assert [plan.stds(phase) for phase in Phase] == [[0.0], [0.0], [0.0, 0.0]]
+    assert [plan.stds(phase) for phase in Phase] == [[0.0], [0.0], [0.0], [0.0, 0.0]]
     assert not any(plan.stds_by_site(phase).any() for phase in Phase)
 
 

@@ -22,8 +22,8 @@ def with_server(server) -> Method:
     return Method("stranger", OneGradient(), server)
 
 
-def read(method: Method, standardize: FeatureMoments | None = None):
-    return read_programs(method, HEAD, standardize, PUBLIC)
+def read(method: Method, *preparation: FeatureMoments):
+    return read_programs(method, HEAD, preparation, PUBLIC)
 
 
 def test_each_phase_has_its_program_in_the_order_they_run():
@@ -35,7 +35,7 @@ def test_equal_runs_share_one_reading():
     """Budgets and seeds are no part of it, so that they share a compilation."""
     method = make("fedgd")
     assert read(method)[Phase.ROUND] is read(method)[Phase.ROUND]
-    other = read_programs(method, HEAD, None, replace(PUBLIC, rounds=6))
+    other = read_programs(method, HEAD, (), replace(PUBLIC, rounds=6))
     assert other[Phase.ROUND] is not read(method)[Phase.ROUND]
 
 

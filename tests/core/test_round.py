@@ -49,7 +49,7 @@ def cohort(std: float, sizes=SIZES, records=None) -> Cohort:
 
 
 def program_of(method: Method, model: Model = HEAD):
-    return read_programs(method, model, None, PUBLIC)[Phase.ROUND]
+    return read_programs(method, model, (), PUBLIC)[Phase.ROUND]
 
 
 CARRY = Carry(THETA, jnp.int32(0), jnp.zeros((3, 2), jnp.float32))
@@ -72,7 +72,7 @@ def test_all_clients_side_by_side_are_each_alone(model):
 
 def test_the_server_sees_the_mean_and_the_noise_of_it():
     program, clients, t = program_of(METHOD), cohort(std=0.0), jnp.int32(0)
-    after = federated_round(Rules(METHOD, program, PUBLIC.facts, pooled=False), clients, CARRY, t)
+    after = federated_round(Rules(METHOD, program, PUBLIC.facts(()), pooled=False), clients, CARRY, t)
     mean, _ = ask_each(program, clients, CARRY, t)
     np.testing.assert_allclose(after.params, THETA - 0.5 * mean, rtol=1e-6)
     assert int(after.state) == 1

@@ -222,7 +222,7 @@ def test_phases_of_a_node_draw_their_tree_noise_apart():
         server=lambda mean, state, params, facts: (params, state),
         setup=Setup(lambda door, params: sums(1)(door)[0], lambda mean, state: state),
     )
-    programs = read_programs(method, softmax_head(), None, public_for(x, y, 10.0))
+    programs = read_programs(method, softmax_head(), (), public_for(x, y, 10.0))
     shapes = shapes_for(method, x, y)
     secrets = [Secrets(bytes([i] * 32), bytes(32)) for i in (1, 2)]  # a fresh one each, and the job's
     once = inputs_for(replace(shapes, state=(), memory=()), x, y)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -16,11 +17,12 @@ from fedsofim.deploy.execute import Secrets
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.noise import Bits, lattice_normal, lattice_std
 from fedsofim.deploy.order import Order
-from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.secure_sum import Shares, masks, new_key, pair_secrets
-from fedsofim.errors import Refused
+from fedsofim.errors import InputError, Refused
 from node_programs import SECRETS, released, values
-from nodes import make_node, make_nodes, start, started
+from node_sums import introduced
+from nodes import make_node, make_nodes, start, started, with_terms
 
 MANY = 3000
 SILENT = np.zeros((4, MANY))
@@ -120,13 +122,7 @@ def summing(folder: Path, count: int, features: int) -> list[Policy]:
     """Nodes of silent records that know each other's mask keys."""
     x = np.zeros((4, features), np.float32)
     made = [make_node(folder / f"n{i}", x, np.zeros(4, int), f"n{i}", 2, epsilon=90.0) for i in range(count)]
-    public = {p.name: new_key(p.ledger.parent / "mask.key") for p in made}
-    for policy in made:
-        path = policy.ledger.parent / "policy.toml"
-        peers = "".join(f'{name} = "{key}"\n' for name, key in public.items() if name != policy.name)
-        text = path.read_text().replace("[budget]", 'mask_key = "mask.key"\n\n[budget]')
-        path.write_text(f"{text}secure_sum_min_clients = {count}\n\n[peers]\n{peers}")
-    return [read_policy(p.ledger.parent / "policy.toml") for p in made]
+    return introduced(made, count)
 
 
 @pytest.mark.slow
@@ -154,9 +150,13 @@ def test_noise_laid_out_over_the_rounds_is_not_shared(tmp_path: Path, settings: 
     """Shares of it do not add up to the layout that is priced."""
     pytest.importorskip("cryptography")
     nodes = summing(tmp_path, 2, 3)
-    order = Order(method="ftrl", epsilon=8.0, rounds=3, trust="secure-sum", clients=2, settings=settings)
-    with pytest.raises(Refused, match="needs full noise"):
-        answer(nodes[0], start(nodes, order).request())
+    order = Order(method="ftrl", epsilon=8.0, rounds=3, clients=2, settings=settings)
+    with pytest.raises(InputError, match="a secure sum needs"):  # our server does not begin
+        start(nodes, replace(order, trust="secure-sum"))
+    request = start(nodes, order).request()
+    asked = with_terms(request, trust="secure-sum", peers=(("n0", 4), ("n1", 4)))
+    with pytest.raises(Refused, match="needs full noise"):  # and a node does not answer another's
+        answer(nodes[0], asked)
 
 
 def test_masks_of_two_rounds_have_nothing_in_common(tmp_path: Path):

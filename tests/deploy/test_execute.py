@@ -31,7 +31,7 @@ X, Y = X[:20], Y[:20]
 def test_without_noise_it_is_the_simulators_release(name: str):
     method = make(name)
     shapes = shapes_for(method, X, Y)
-    for phase, program in read_programs(method, HEAD, None, public_for(X, Y)).items():
+    for phase, program in read_programs(method, HEAD, (), public_for(X, Y)).items():
         inputs = inputs_for(shapes if phase is Phase.ROUND else replace(shapes, state=(), memory=()), X, Y)
         wanted = program(inputs)
         ours = run(program, inputs, {site.number: 0.0 for site in program.sites}, SECRETS)
@@ -47,7 +47,7 @@ def test_without_noise_it_is_the_simulators_release(name: str):
 def test_the_simulators_noise_is_never_used(name: str, monkeypatch):
     method = make(name)
     clip = 2.34375 + METHODS.index(name) / 64  # of this test alone, so that nothing compiled before is met again
-    program = read_programs(method, HEAD, None, public_for(X, Y, clip))[Phase.ROUND]
+    program = read_programs(method, HEAD, (), public_for(X, Y, clip))[Phase.ROUND]
     inputs = inputs_for(shapes_for(method, X, Y), X, Y)
 
     def forbidden(*a: Any, **k: Any) -> Any:

@@ -36,7 +36,8 @@ from nodes import (
 
 OTHER: dict[str, Any] = {
     "id": "another", "method": "fedadam", "settings": {"lr": 0.25}, "rounds": 3, "clip": 9.5, "clients": 4,
-    "classes": 4, "shape": (4,), "stds": {Phase.ROUND: [1.5]}, "noise_std": 0.125, "standardize": {"share": 0.1},
+    "classes": 4, "shape": (4,), "stds": {Phase.ROUND: [1.5]}, "noise_std": 0.125,
+    "preparation": [{"step": "UnitNorm", "constant": False, "lift": True}], "mean_stds": {Phase.MOMENTS: 0.25},
     "trust": "secure-sum", "weights": "size", "peers": (("a", 2), ("b", 3)),
 }  # fmt: skip
 JOB = Job(
@@ -81,7 +82,7 @@ def test_what_a_client_reads_of_the_state_is_sent_and_comes_back(nodes: list[Pol
     """DP-SCAFFOLD's clients read the server's control variate."""
     now = started(nodes, "scaffold")
     state = jax.tree.map(lambda leaf: np.full(np.shape(leaf), 0.5, np.asarray(leaf).dtype), now.state)
-    arrays = wire.outgoing(now.programs, Phase.ROUND, now.params, state, None)
+    arrays = wire.outgoing(now.programs, Phase.ROUND, now.params, state, {})
     _, received = wire.incoming(now.programs, Phase.ROUND, arrays)
     assert any(name.startswith("state") for name in arrays)
     for i in wire.used_state(now.programs):

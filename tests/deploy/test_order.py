@@ -23,8 +23,8 @@ def test_the_app_lists_exactly_these_keys_with_their_defaults():
 
 EVERYTHING = (
     Order(
-        method="ftrl", settings=(("lr", "0.5"), ("noise", "tree")), epsilon=0.25, delta=1e-6, rounds=7, clip=2.5,
-        clients=4, weights="size", trust="secure-sum", standardize=0.1, seed=9,
+        recipe="auto", method="ftrl", settings=(("lr", "0.5"), ("noise", "tree")), epsilon=0.25, delta=1e-6, rounds=7,
+        clip=2.5, clients=4, weights="size", trust="secure-sum", standardize=0.1, seed=9,
     ),
     Conduct(test="digits", folder="/a job", resume=True, ask_first=False, attempts=5, patience=1.5, timeout=2.5),
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,25 +13,12 @@ import fedsofim as fs
 from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy.node import answer, consider
 from fedsofim.deploy.order import Order
-from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.deploy.policy import read_policy
 from fedsofim.deploy.secure_sum import Shares, masks, new_key, pair_secrets
 from fedsofim.deploy.server import step
 from fedsofim.errors import InputError, Refused
+from node_sums import summing_nodes
 from nodes import SMALL, ask_all, finish, make_nodes, spent, start
-
-
-def summing_nodes(folder: Path, trusted: int = 3, **changed: Any) -> list[Policy]:
-    """Nodes that know each other's mask keys, as if their operators had met."""
-    policies = make_nodes(folder, **changed)
-    public = {p.name: new_key(p.ledger.parent / "mask.key") for p in policies}
-    out = []
-    for policy in policies:
-        path = policy.ledger.parent / "policy.toml"
-        peers = "".join(f'{name} = "{key}"\n' for name, key in public.items() if name != policy.name)
-        text = path.read_text().replace("[budget]", 'mask_key = "mask.key"\n\n[budget]')
-        path.write_text(f"{text}secure_sum_min_clients = {trusted}\n\n[peers]\n{peers}")
-        out.append(read_policy(path))
-    return out
 
 
 def order(**changed: Any) -> Order:
@@ -46,7 +32,8 @@ def test_the_sum_is_the_weighted_mean_of_clipped_gradients(tmp_path, weights) ->
     """With little noise the step is the simulator's without noise."""
     policies = summing_nodes(tmp_path, epsilon=1e9, smallest_multiplier=1e-6)
     now = finish(policies, start(policies, order(epsilon=1e8, weights=weights)))
-    expected = fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), fs.NO_PRIVACY, rounds=2, weights=weights).params
+    how = {"weights": weights, "recipe": "paper"}
+    expected = fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), fs.NO_PRIVACY, rounds=2, **how).params
     np.testing.assert_allclose(np.asarray(now.params), np.asarray(expected), atol=1e-2)
 
 
@@ -54,7 +41,7 @@ def test_the_sum_is_the_weighted_mean_of_clipped_gradients(tmp_path, weights) ->
 def test_noise_of_the_average_is_as_planned(tmp_path) -> None:
     policies = summing_nodes(tmp_path, epsilon=1000.0)
     first = start(policies, order(rounds=60, epsilon=1.0))
-    clean = np.asarray(fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), fs.NO_PRIVACY, rounds=1).params)
+    clean = np.asarray(fs.train(SMALL, fs.make("fedgd", {"lr": 1.0}), fs.NO_PRIVACY, rounds=1, recipe="paper").params)
     noise: list[np.ndarray] = []
     for _ in range(30):  # thirty jobs' first rounds
         job = replace(first, job=replace(first.job, id=f"job{len(noise)}"))
@@ -128,7 +115,6 @@ def test_refusals(tmp_path) -> None:
         ({"peers": (*request.job.peers[:2], ("n9", 3))}, "n9 is not among this node's peers"),
         ({"peers": (("n0", 8), *request.job.peers[1:])}, "which is wrong"),
         ({"method": "scaffold", "settings": {}}, "needs full noise"),
-        ({"standardize": {"share": 0.1, "radius": 10.0}}, "only gradients can be summed"),
     ):
         with pytest.raises(Refused, match=reason):
             answer(policies[0], request._replace(job=replace(request.job, **change)))
@@ -136,7 +122,7 @@ def test_refusals(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("changed", [{"method": "scaffold", "settings": ()}, {"method": "fedfc", "settings": ()},
-                                     {"epsilon": WITHOUT}, {"standardize": 0.1}])  # fmt: skip
+                                     {"epsilon": WITHOUT}, {"method": "ftrl", "settings": ()}])  # fmt: skip
 def test_the_server_plans_only_what_can_be_summed(tmp_path, changed) -> None:
     policies = summing_nodes(tmp_path)
     with pytest.raises(InputError, match="a secure sum needs"):

@@ -15,8 +15,8 @@ from fedsofim.deploy.policy import read_policy
 from fedsofim.deploy.server import check_order, start_job, step, with_params
 from fedsofim.errors import InputError
 from fedsofim.methods import make
+from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import simulate
-from fedsofim.simulation.standardizing import standardized
 from fedsofim.simulation.training import plan_for
 from nodes import METHODS, REHEARSAL, SMALL, ask_all, leaves, make_nodes, same_bits, start
 
@@ -58,8 +58,8 @@ def test_under_other_terms_too(tmp_path: Path):
 @pytest.mark.slow
 def test_private_moments_too(tmp_path: Path):
     now = deployed(tmp_path, Order(method="fedgd", epsilon=WITHOUT, rounds=2, standardize=0.1))
-    plan = plan_for(SMALL, make("fedgd"), NO_PRIVACY, 2, standardize=FeatureMoments(share=0.1))
-    wanted, _ = simulate(plan, standardized(plan, SMALL, 0), 0, every=2)
+    plan = plan_for(SMALL, make("fedgd"), NO_PRIVACY, 2, preparation=(FeatureMoments(share=0.1),))
+    wanted, _ = simulate(plan, prepare(plan, SMALL, 0)[0], 0, every=2)
     np.testing.assert_allclose(now.params, wanted, rtol=1e-3, atol=1e-3)  # they clip a little differently (GUARD)
 
 

@@ -32,7 +32,9 @@ def refused(pattern: str) -> Iterator[None]:
 TRAINING: dict[str, tuple[dict[str, Any], str]] = {
     "the method's name": ({"method": "fedsofim"}, r"the text 'fedsofim'; make it with fs\.make\('fedsofim'\)"),
     "the method's function": ({"method": fs.fedsofim}, r"the function fedsofim; call it .*fedsofim\(\)"),
-    "no method": ({"method": None}, r"a NoneType; expected a fs\.Method"),
+    "a number as method": ({"method": 5}, r"the method is a int; expected a fs\.Method"),
+    "an unknown recipe": ({"recipe": "papre"}, "no recipe 'papre'.*known: auto, paper"),
+    "a recipe that is not named": ({"recipe": None}, "no recipe 'None'.*known: auto, paper"),
     "no budget": ({"budget": None}, r"the budget is None; expected fs\.Budget.*fs\.NO_PRIVACY"),
     "a number as budget": ({"budget": 1.0}, r"the budget is 1\.0; expected fs\.Budget"),
     "rounds as text": ({"rounds": "2"}, "rounds is '2'; expected a whole number, at least 1"),
@@ -45,7 +47,16 @@ TRAINING: dict[str, tuple[dict[str, Any], str]] = {
     "no clip": ({"clip": 0.0}, r"clip is 0\.0; expected a number from 1e-09 to 1e\+09"),
     "an unknown trust": ({"trust": "blind"}, "no trust 'blind'.*known: local, secure-sum"),
     "the model's name": ({"model": "softmax_head"}, r"expected a fs\.Model, for example fs\.softmax_head\(\)"),
-    "standardize as a switch": ({"standardize": True}, r"standardize is True; expected fs\.FeatureMoments\(\)"),
+    "preparation as a switch": ({"preparation": True}, "preparation is True; expected .*steps"),
+    "a step that is not in a tuple": (
+        {"preparation": fs.FeatureMoments()},
+        "preparation is FeatureMoments.*; expected .*steps",
+    ),
+    "a step's name": ({"preparation": ("UnitNorm",)}, "preparation .*'UnitNorm'.*; expected .*steps"),
+    "two steps of one phase": (
+        {"preparation": (fs.FeatureMoments(), fs.FeatureMoments())},
+        "preparation .*moments.*; expected .*once",
+    ),
     "progress as a function": ({"progress": print}, r"progress is .*; expected a fs\.Progress"),
 }
 
@@ -86,13 +97,13 @@ def test_a_budget_in_text():
     "x", [np.zeros((3, 4)), np.zeros(5), np.zeros((2, 3, 5)), "text", [[1.0, 2.0], [3.0]]], ids=lambda x: f"{x!r:.20}"
 )
 def test_records_of_another_form_are_not_predicted(toy, x):
-    run = fs.train(toy, fs.fedgd(), BUDGET, 2)
+    run = fs.train(toy, fs.fedgd(), BUDGET, 2, recipe="paper")
     with refused(r"predict got .*; expected numbers of shape \(records, 5\), as in training"):
         run.predict(x)
 
 
 def test_records_in_doubles_are_predicted(toy):
-    run = fs.train(toy, fs.fedgd(), BUDGET, 2)
+    run = fs.train(toy, fs.fedgd(), BUDGET, 2, recipe="paper")
     doubles = toy.dataset.x_test.astype(float)
     assert np.array_equal(run.predict(doubles.tolist()), run.predict(toy.dataset.x_test))
 
@@ -135,20 +146,20 @@ def same(mean, state, params, facts):
 def test_clients_that_return_something_else(toy, kind):
     client, message = CLIENTS[kind]
     with refused(message):
-        fs.train(toy, fs.Method("mine", client, same), BUDGET, 2)
+        fs.train(toy, fs.Method("mine", client, same), BUDGET, 2, recipe="paper")
 
 
 @pytest.mark.parametrize("kind", SERVERS)
 def test_servers_that_return_something_else(toy, kind):
     server, message = SERVERS[kind]
     with refused(message):
-        fs.train(toy, fs.Method("mine", OneGradient(), server), BUDGET, 2)
+        fs.train(toy, fs.Method("mine", OneGradient(), server), BUDGET, 2, recipe="paper")
 
 
 def test_a_setup_that_makes_another_state(toy):
     setup = fs.Setup(lambda door, params: door.gradient(params), lambda mean, state: mean)
     with refused(r"mine: the server's setup gave a state of form float32\[6,3\]; expected \(\)"):
-        fs.train(toy, fs.Method("mine", OneGradient(), same, setup=setup), BUDGET, 2)
+        fs.train(toy, fs.Method("mine", OneGradient(), same, setup=setup), BUDGET, 2, recipe="paper")
 
 
 @pytest.mark.slow
@@ -159,7 +170,7 @@ def test_a_state_that_was_a_python_number_may_become_an_array(toy):
         lambda mean, state, params, facts: (params - 0.1 * mean, state + jnp.sum(mean)),
         init=lambda params: 0.0,
     )
-    assert np.isfinite(fs.train(toy, method, BUDGET, 2).final_accuracy)
+    assert np.isfinite(fs.train(toy, method, BUDGET, 2, recipe="paper").final_accuracy)
 
 
 # --- names --------------------------------------------------------------------------------------------------
@@ -224,7 +235,7 @@ def _model(**changed: Any) -> fs.Model:
 
 
 def _train(**given: Any) -> fs.Run:
-    return fs.train(TOY, fs.fedgd(), BUDGET, 1, **given)
+    return fs.train(TOY, fs.fedgd(), BUDGET, 1, recipe="paper", **given)
 
 
 def _plan(method: fs.Method = fs.fedgd(), model: fs.Model = fs.softmax_head(), **given: Any) -> fs.Plan:

@@ -31,7 +31,7 @@ def test_a_run_compiles_few_programs_however_many_rounds(toy):
     """Every operation outside of a program is one more to compile: 24 of them were most of a cold run."""
     for rounds in (20, 23, 7):
         jax.clear_caches()
-        found = compiled(lambda n=rounds: train(toy, fedsofim(), Budget(1.0), n))
+        found = compiled(lambda n=rounds: train(toy, fedsofim(), Budget(1.0), n, recipe="paper"))
         assert len(found) == 5, found  # four of the run, and the second opinion's
         assert sum("look" in name for name in found) == 1
         assert sum("rounds_between" in name for name in found) == 1
@@ -39,6 +39,6 @@ def test_a_run_compiles_few_programs_however_many_rounds(toy):
 
 @pytest.mark.slow
 def test_other_seeds_and_budgets_compile_nothing(toy):
-    train(toy, fedsofim(lr=0.8), Budget(1.0), 12)
-    assert not compiled(lambda: train(toy, fedsofim(lr=0.8), Budget(3.0), 12, seed=5))
-    assert compiled(lambda: train(toy, fedsofim(lr=0.7), Budget(3.0), 12, seed=5))
+    train(toy, fedsofim(lr=0.8), Budget(1.0), 12, recipe="paper")
+    assert not compiled(lambda: train(toy, fedsofim(lr=0.8), Budget(3.0), 12, recipe="paper", seed=5))
+    assert compiled(lambda: train(toy, fedsofim(lr=0.7), Budget(3.0), 12, recipe="paper", seed=5))

@@ -16,8 +16,8 @@ from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, split
 from fedsofim.methods import make
 from fedsofim.simulation import sweep
+from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import ask_once, keys, start_parameters
-from fedsofim.simulation.standardizing import standardized
 from fedsofim.simulation.training import train
 
 MANY = 3000
@@ -81,9 +81,9 @@ def test_noise_of_moments_setup_and_rounds_is_unrelated():
     """Silent records: the standardised ones are -m/s, whose signs are those of the moments' noise."""
     data = silent((3, 4), MANY)
     plan = diary_plan(
-        data, pair, Budget(1.0), rounds=3, numbers=2 * MANY, setup=paid_pair, standardize=FeatureMoments()
+        data, pair, Budget(1.0), rounds=3, numbers=2 * MANY, setup=paid_pair, preparation=(FeatureMoments(),)
     )
-    moments = -np.sign(standardized(plan, data, seed=0).dataset.x_train[0].astype(np.float64))
+    moments = -np.sign(prepare(plan, data, seed=0)[0].dataset.x_train[0].astype(np.float64))
     diary = read_diary(plan, data)
     assert unrelated([moments, *(np.sign(row[:MANY]) for row in diary)])
     assert unrelated(list(diary))
@@ -112,7 +112,7 @@ def test_noise_of_a_setup_has_the_size_that_was_priced(sizes: tuple[int, ...]):
 @pytest.mark.parametrize("sizes", [(3, 4, 9)], ids=str)
 def test_noise_of_the_feature_moments_has_the_size_that_was_priced(sizes: tuple[int, ...]):
     data, how = silent(sizes, 20_000), FeatureMoments(share=0.2, radius=2.0)
-    plan = diary_plan(data, lambda door: door.sum(nothing, clip=1.0), Budget(3.0), numbers=20_000, standardize=how)
+    plan = diary_plan(data, lambda door: door.sum(nothing, clip=1.0), Budget(3.0), numbers=20_000, preparation=(how,))
     paid = plan.ledger[0]
     assert paid.mu_squared(plan.multipliers[paid.site]) == pytest.approx(0.2 * (plan.mu or 0) ** 2, rel=1e-9)
     std = plan.multipliers[paid.site] * paid.clip * math.sqrt(sum((1 / len(sizes) / n) ** 2 for n in sizes))
@@ -148,6 +148,9 @@ def test_every_seed_of_a_sweep_is_the_run_of_that_seed(name: str, noisy_task: Sp
     settings = {"client_lr": 2.0, "local_steps": 2} if name == "fedavg" else {"lr": 2.0}
     seeds, budget = (0, 1, 2, 3), Budget(0.1)
     swept = sweep.scores(noisy_task, name, [settings], budget, 2, seeds=seeds)[0]
-    alone = [train(noisy_task, make(name, settings), budget, 2, seed=seed, every=2).final_accuracy for seed in seeds]
+    alone = [
+        train(noisy_task, make(name, settings), budget, 2, recipe="paper", seed=seed, every=2).final_accuracy
+        for seed in seeds
+    ]
     np.testing.assert_allclose(swept, alone, atol=0.3)
     assert np.ptp(alone) > 5

@@ -90,7 +90,7 @@ RUN = [(name, each[0]) for name, each in SETTINGS.items()] + [
 @pytest.mark.parametrize(("name", "given"), RUN, ids=str)
 def test_a_sweep_runs_the_settings_it_reports(name: str, given: dict[str, Any], data: Split):
     """Trained and scored as the same settings without a sweep."""
-    plain = train(data, make(name, given), Budget(5.0), 3, seed=3)
+    plain = train(data, make(name, given), Budget(5.0), 3, recipe="paper", seed=3)
     fixed, numbers, hyper = sweep.divided(given, name)
     plan = plan_for(data, sweep.sweepable(name, fixed, numbers), Budget(5.0), 3)
     params, trace = sweep.simulate_with(plan, data, 3, hyper)
@@ -157,5 +157,7 @@ def test_a_strangers_settings_are_compiled_in(data):
     fixed, numbers, values = sweep.divided(settings[0], heavyball)
     assert (fixed, numbers, len(values)) == ((("client_lr", 0.05), ("local_steps", 1)), (), 0)
     found = sweep.score(data, heavyball, settings, Budget(5.0), 3, seed=4)
-    alone = [train(data, make(heavyball, given), Budget(5.0), 3, seed=4).final_accuracy for given in settings]
+    alone = [
+        train(data, make(heavyball, given), Budget(5.0), 3, recipe="paper", seed=4).final_accuracy for given in settings
+    ]
     np.testing.assert_allclose(found, alone, atol=1.0)

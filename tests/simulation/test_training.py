@@ -16,7 +16,7 @@ from toy import make_toy
 @pytest.mark.slow
 def test_evaluated_rounds():
     data = make_toy()
-    run = train(data, fedgd(lr=0.3), Budget(5.0), 13, every=5)
+    run = train(data, fedgd(lr=0.3), Budget(5.0), 13, recipe="paper", every=5)
     assert list(run.accuracy) == [5, 10, 13]
     assert run.final_accuracy == run.accuracy[13]
     guess = run.predict(data.dataset.x_test)
@@ -37,7 +37,7 @@ def test_a_strangers_method_is_calibrated_and_run(toy):
         lambda mean, state, params, facts: (params - 0.2 * mean, state),
         memory=lambda params: jax.tree.map(jnp.zeros_like, params),
     )
-    run = train(toy, method, Budget(30.0), 30, clip=2.0)
+    run = train(toy, method, Budget(30.0), 30, recipe="paper", clip=2.0)
     assert run.plan.epsilon == pytest.approx(30.0)
     assert run.final_accuracy > 70
 
@@ -45,26 +45,26 @@ def test_a_strangers_method_is_calibrated_and_run(toy):
 @pytest.mark.slow
 def test_one_client_and_a_client_of_one_record():
     for sizes in ((50,), (1, 50), (1,) * 6):
-        run = train(make_toy(sizes=sizes), fedgd(lr=0.1), Budget(5.0), 3)
+        run = train(make_toy(sizes=sizes), fedgd(lr=0.1), Budget(5.0), 3, recipe="paper")
         assert np.isfinite(run.final_accuracy)
 
 
 @pytest.mark.slow
 def test_a_diverged_run_is_an_error_not_a_result(toy):
     with pytest.raises(InputError, match="lower lr"):
-        train(toy, fedgd(lr=1e38), Budget(0.1), 20)
+        train(toy, fedgd(lr=1e38), Budget(0.1), 20, recipe="paper")
 
 
 def test_features_too_large_for_float32():
     data = make_toy()
     data.dataset.x_train[0, 0] = 1e20
     with pytest.raises(InputError, match="Rescale"):
-        train(data, fedgd(), Budget(1.0), 2)
+        train(data, fedgd(), Budget(1.0), 2, recipe="paper")
 
 
 @pytest.mark.slow
 def test_saved_files(toy, tmp_path):
-    run = train(toy, fedgd(lr=0.1), Budget(1.0), 10)
+    run = train(toy, fedgd(lr=0.1), Budget(1.0), 10, recipe="paper")
     run.save(tmp_path / "run")
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["params.npz", "result.json"]
     assert np.array_equal(np.load(tmp_path / "run" / "params.npz")["leaf0"], run.params)

@@ -24,4 +24,4 @@ def audited(client: Callable) -> Program:
     )
     public = Public(shape=(3,), classes=3, blocks=(2, 9), clients=2, rounds=ROUNDS, clip=1.0)
     head = softmax_head()
-    return audit_program(client, head, input_shapes(method, head, public), public.facts, Phase.ROUND)
+    return audit_program(client, head, input_shapes(method, head, public), public.facts(()), Phase.ROUND)

@@ -163,7 +163,7 @@ def _programs(run: OneRun, sizes: list[int]) -> Program:
         rounds=run.setting.rounds,
         clip=run.setting.clip,
     )
-    return read_programs(run.setting.method, run.setting.model, None, public)[Phase.ROUND]
+    return read_programs(run.setting.method, run.setting.model, (), public)[Phase.ROUND]
 
 
 def _records(run: OneRun, coins: np.ndarray) -> Records:

@@ -39,7 +39,7 @@ class Setting:
     rounds: int = 70
     clip: float = 10.0
     model: Model = softmax_head()
-    preparation: tuple[Step, ...] = ()
+    preparation: tuple[Step, ...] = ()  # at most one step, which releases something
     features: int = 8
     records: int = 4
     phases: tuple[Phase, ...] = ()  # attacked ones; empty: all there are
@@ -86,6 +86,11 @@ def loud_start(model: Model, features: int) -> Any:
 
 def honest(setting: Setting) -> Engine:
     """The engine as it is."""
+    if len(setting.preparation) > 1 or any(step.phase is None for step in setting.preparation):
+        raise InputError(
+            f"the preparation is {setting.preparation}; expected at most one step, one that releases something: attack "
+            "each of them by itself, since records are the attacker's own anyway"
+        )
     plan = setting.plan
     phases = tuple(phase for phase in plan.programs if not setting.phases or phase in setting.phases)
     if missing := [phase for phase in setting.phases if phase not in plan.programs]:

@@ -17,7 +17,6 @@ from fedsofim.attack.scoring import Seen
 from fedsofim.attack.setting import Engine, reading_all
 from fedsofim.attack.worlds import Worlds, ask, carried, laid_out, quiet_steps
 from fedsofim.core.audit import Program
-from fedsofim.core.door import Facts
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.records import Records
@@ -107,7 +106,7 @@ class _Play:
         """All rounds: (z, m) with a channel for every round and array of an upload."""
         engine, asked, held = self.engine, self._asked(program, Phase.ROUND), self.held
         method, rounds = engine.setting.method, engine.setting.rounds
-        facts = Facts(rounds=rounds, clients=1, clip=engine.setting.clip, noise_std=jnp.float32(quiet_steps(engine)))
+        facts = engine.plan.facts._replace(noise_std=jnp.float32(quiet_steps(engine)))
 
         def one(carry: Any, t: Any, laid: Laid, keys: Any) -> tuple[Any, tuple[Any, Any]]:
             if held is not None:
@@ -132,7 +131,7 @@ class _Play:
         if phase is Phase.SETUP and setting.method.setup is not None:
             state = jax.jit(jax.vmap(setting.method.setup.server))(uploads, carry[1])
             return (carry[0], state, carry[2]), laid
-        (step,) = setting.preparation  # of one step, which keeps the records' form
+        (step,) = setting.preparation  # setting.py takes no more than one
         std = self.engine.plan.mean_std(phase)
         maps = [step.fitted(_row(uploads, i), std) for i in range(self.clients)]
 

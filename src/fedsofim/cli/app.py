@@ -10,6 +10,7 @@ import fedsofim
 from fedsofim.cli import certificates, deployment, experiments, federations
 from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
+from fedsofim.cli.limits import limit
 from fedsofim.cli.partitions import partition
 from fedsofim.cli.prices import methods, privacy
 from fedsofim.cli.runs import run
@@ -39,7 +40,7 @@ def options(
 
 
 for command in (
-    run, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
+    run, limit, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
     experiments.report, deployment.node, deployment.serve,
 ):  # fmt: skip
     app.command()(command)

@@ -66,7 +66,7 @@ def audit(
 ) -> None:
     """Attack a method: a lower bound on its epsilon from guesses, beside the epsilon that is promised."""
     kind.check()
-    one_of("standardize", scale.standardize, ("none", "private"))  # public statistics cost nothing to attack
+    one_of("standardize", scale.standardize, ("recipe", "none", "private"))  # public statistics cost nothing to attack
     if kind.broken == "list":
         return _list_broken()
     found = _all(budget, effort) if kind.all_ else _one(method, budget, kind, target, effort, scale)
@@ -138,7 +138,7 @@ def _one(
         rounds=target.rounds,
         clip=target.clip,
         model=make_model(target.model),
-        preparation=scale.moments(),
+        preparation=scale.steps() or (),
         features=target.features,
         records=target.records,
         own_server=target.own_server,

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 import typer
 
@@ -19,10 +19,13 @@ from fedsofim.core.budget import WITHOUT, Budget, budget_of
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import HEAD, make_model
+from fedsofim.core.plan import Trust
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.public_statistics import standardize_public
 from fedsofim.errors import InputError, one_of
+from fedsofim.recipes import Choices
+from fedsofim.simulation.training import choices_for, settings_in
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -75,11 +78,16 @@ def _as_it_is(value: Any) -> Any:
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]
 
 
+METHOD = "fedsofim"
+_AS_CHOSEN = "as the recipe has it"
+
+
 @dataclass(frozen=True, kw_only=True)
 class MethodOptions:
-    method: Annotated[str, typer.Option(help="A method's name (see `fedsofim methods`), or your own ./mine.py.")] = (
-        "fedsofim"
-    )
+    method: Annotated[
+        str | None,
+        typer.Option(show_default=METHOD, help="A method's name (see `fedsofim methods`), or your own ./mine.py."),
+    ] = None
     set_: Annotated[list[str] | None, typer.Option("--set", help="A method parameter, name=value; repeatable.")] = None
 
     @property
@@ -87,7 +95,12 @@ class MethodOptions:
         return methods.parse_settings(self.set_ or [])
 
     def make(self, epsilon: float | None) -> Method:
-        return methods.make(self.method, self.settings, epsilon)
+        return methods.make(self.method or METHOD, self.settings, epsilon)
+
+    def make_in(self, chosen: Choices, epsilon: float) -> Method:
+        """The method within a recipe: the one it chose unless another is named."""
+        name = self.method or chosen.method
+        return methods.make(name, settings_in(chosen, name, self.settings), epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,33 +161,51 @@ class DealOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    rounds: Annotated[int, typer.Option(help="Federated rounds T.")] = 70
-    clip: Annotated[float, typer.Option(help="Clipping norm of each record's gradient.")] = 10.0
+    recipe: Annotated[
+        str,
+        typer.Option(help="auto: the recommended choices for this budget; paper: the paper's protocol."),
+    ] = "auto"
+    rounds: Annotated[int | None, typer.Option(show_default=_AS_CHOSEN, help="Federated rounds T.")] = None
+    clip: Annotated[
+        float | None, typer.Option(show_default=_AS_CHOSEN, help="Clipping norm of each record's gradient.")
+    ] = None
     trust: Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")] = (
         "local"
     )
     weights: Annotated[
-        str, typer.Option(help="uniform (every client alike, the paper) or size (every record alike).")
-    ] = "uniform"
+        str | None,
+        typer.Option(
+            show_default=_AS_CHOSEN, help="uniform (every client alike, the paper) or size (every record alike)."
+        ),
+    ] = None
     model: Annotated[str, typer.Option(help="A model's name, or your own ./mine.py.")] = HEAD
     seed: Annotated[int, typer.Option(help="Seed of the initial weights and of the noise.")] = 0
 
     def arguments(self) -> dict[str, Any]:
         """As `train` takes them."""
-        same = {name: getattr(self, name) for name in ("rounds", "clip", "trust", "weights", "seed")}
-        return same | {"model": make_model(self.model)}
+        same = {name: getattr(self, name) for name in ("recipe", "rounds", "clip", "trust", "weights", "seed")}
+        return same | {"model": None if self.model == HEAD else make_model(self.model)}
+
+    def chosen(self, dealt: Split, budget: Budget) -> Choices:
+        """What the recipe chooses for this data."""
+        trust = cast(Trust, one_of("trust", self.trust, get_args(Trust)))
+        return choices_for(dealt, budget, recipe=self.recipe, trust=trust, head=self.model == HEAD)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScaleOptions:
-    standardize: Annotated[str, typer.Option(help="none, private (charged) or public (--stats).")] = "none"
+    standardize: Annotated[
+        str, typer.Option(help="recipe: prepared as the recipe has it; none, private (charged) or public (--stats).")
+    ] = "recipe"
     share: Annotated[float, typer.Option(help="Part of the budget for --standardize private.")] = 0.05
     radius: Annotated[float, typer.Option(help="Public guess of a record's largest norm, for private.")] = 10.0
     stats: Annotated[Path | None, typer.Option(help="Statistics of public images, for --standardize public.")] = None
 
-    def moments(self) -> tuple[FeatureMoments, ...]:
-        """What has to be released for it, if anything."""
-        one_of("standardize", self.standardize, ("none", "private", "public"))
+    def steps(self) -> tuple[FeatureMoments, ...] | None:
+        """The preparation chosen by hand; None: the recipe's."""
+        one_of("standardize", self.standardize, ("recipe", "none", "private", "public"))
+        if self.standardize == "recipe":
+            return None
         return (FeatureMoments(self.share, self.radius),) if self.standardize == "private" else ()
 
     def apply(self, dealt: Split) -> Split:

@@ -32,12 +32,13 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder for result.json, params.npz and curve.png.")] = None,
     json_: Json = False,
 ) -> None:
-    """Train one method under one budget in the simulator."""
+    """Train under one budget in the simulator; what is not given follows from the recipe and public numbers."""
     asked = budget.budget()
-    chosen, moments = method.make(asked.epsilon), scale.moments()
-    split = scale.apply(deal.deal(data))
-    with progress_bar(f"{chosen.name} on {split.dataset.name}", training.rounds) as progress:
-        result = train(split, chosen, asked, **training.arguments(), preparation=moments, progress=progress)
+    steps, split = scale.steps(), scale.apply(deal.deal(data))
+    chosen = training.chosen(split, asked)
+    made = method.make_in(chosen, asked.epsilon)
+    with progress_bar(f"{made.name} on {split.dataset.name}", training.rounds or chosen.rounds) as progress:
+        result = train(split, made, asked, **training.arguments(), preparation=steps, progress=progress)
     if out is not None:
         write(result, out)
     if json_:

@@ -23,18 +23,37 @@ def result(run: Any) -> None:
         table.add_column(f"round {t}", justify="right")
     table.add_row(*(f"{a:.2f}" for a in summary["accuracy"].values()))
     out.print(table)
+    choices(summary)
     prices(summary)
+
+
+def choices(summary: dict[str, Any]) -> None:
+    """What the recipe chose, in words."""
+    out.print(f"recipe {summary['recipe']}:")
+    for what, why in summary["chosen"].items():
+        out.print(f"  {what}: {why}", highlight=False)
+    if summary["by_hand"]:
+        out.print(f"  set by hand: {', '.join(summary['by_hand'])}", highlight=False)
 
 
 def prices(summary: dict[str, Any]) -> None:
     """The ledger and what it adds up to."""
     table = Table(title="ledger: everything that leaves a client")
-    for name in ("released", "times", "cost in unit releases", "L2 sensitivity", "noise std / clip", "std on the sum"):
+    for name in (
+        "released",
+        "times",
+        "part of mu²",
+        "cost in unit releases",
+        "L2 sensitivity",
+        "noise std / clip",
+        "std on the sum",
+    ):
         table.add_column(name, justify="left" if name == "released" else "right")
     for c in summary["ledger"]:
         cost = f"{c['unit_releases']:g}" + ("" if c["charged_as"] is None else f" (charged as {c['charged_as']:g})")
         numbers = (c["sensitivity"], c["multiplier"], c["std"])
-        table.add_row(c["what"], str(c["releases"]), cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
+        part = "-" if c["of_mu2"] is None else f"{c['of_mu2']:.1%}"
+        table.add_row(c["what"], str(c["releases"]), part, cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
     out.print(table)
     mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
     spent = f"epsilon = {in_words(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"

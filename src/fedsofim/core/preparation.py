@@ -187,10 +187,9 @@ def _exponents(released: Released, std: float) -> np.ndarray:
     weight = 1 / (noise + MIXED**2)
     middle = float(np.sum(weight * mean) / np.sum(weight))
     spread = max(float(np.sum(weight * ((mean - middle) ** 2 - noise)) / np.sum(weight)), 0.0)
-    if spread < MIXED**2:
-        spread = 0.0
+    believed = spread / (spread + noise) if spread >= MIXED**2 else 0.0  # else they share one unit
     overall = _REACH * float(np.clip(found["largest"], -1, 1))
-    return overall + middle + spread / (spread + noise) * (mean - middle)
+    return overall + middle + believed * (mean - middle)
 
 
 @dataclass(frozen=True)
@@ -221,7 +220,7 @@ class Centred:
 
 @dataclass(frozen=True)
 class Whitened:
-    """x -> W·(x - m), W = (Σ₊ + γ·tr Σ·I)^(-1/2) scaled to a root mean square norm of 1, from one released second moment.
+    """x -> W·(x - m), W = (Σ₊ + γ·tr Σ·I)^(-1/2) scaled to a root mean square norm of 1, by a released second moment.
 
     Of [x; 1/2], whose norm is at most sqrt(5)/2 for records at most 1 long, so that it holds the mean too. `damping`
     is γ, a public number: the recipe sets it by the noise of Σ, which must not be taken for structure.

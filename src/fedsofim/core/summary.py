@@ -45,4 +45,12 @@ def _entry(p: Plan, c: Charge, std: float) -> dict[str, Any]:
         **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
         "sampled": c.sample,
         "share": c.share,
+        "of_mu2": _part(p, c, multiplier),
     }
+
+
+def _part(p: Plan, c: Charge, multiplier: float) -> float | None:
+    """The part of the run's mu² that this line spends; None where there is no mu, or nothing is charged."""
+    if p.mu is None or not math.isfinite(p.mu) or c.charged is not None:
+        return None
+    return c.ratio**2 * c.weight / multiplier**2 / p.mu**2

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 
 class Units(NamedTuple):
-    """`reach`: |θ*|·c, how far the best parameters are from the start. `early`, `later`: |G|/c, the mean gradient at the
-    start and over most of the run. `classes`: how many, where the reach may be read off the first release."""
+    """`reach`: |θ*|·c, how far the best parameters are from the start. `early`, `later`: |G|/c, the mean gradient at
+    the start and over most of the run. `classes`: how many, where the reach may be read off the first release."""
 
     reach: float
     early: float

@@ -12,10 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core.phase import Phase
+from fedsofim.core.programs import upload_shapes
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.server import start_job
+from fedsofim.deploy.steps import phases_of
 from fedsofim.deploy.wire import Arrays, Job, from_bytes, to_bytes
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
@@ -36,7 +38,8 @@ def save(now: JobState, path: Path) -> None:
     arrays: Arrays = {"meta": np.asarray(json.dumps(meta))}
     for name, tree in (("params", now.params), ("state", now.state)):
         arrays |= {f"{name}{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(tree))}
-    arrays |= {f"moments_{k}": np.asarray(v) for k, v in (now.moments or {}).items()}
+    for phase, means in now.released.items():
+        arrays |= {f"{phase}_{key}": np.asarray(value) for key, value in means.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, lambda file: file.write(to_bytes(arrays)))
 
@@ -58,10 +61,29 @@ def _restored(arrays: Arrays) -> JobState:
     job = Job.read(meta["job"])
     fresh = start_job(order, clients)
     trees = {n: _tree(arrays, n, t) for n, t in (("params", fresh.params), ("state", fresh.state))}
-    moments = {k: arrays[f"moments_{k}"] for k in ("first", "second") if f"moments_{k}" in arrays}
     if not 0 <= meta["round"] <= job.rounds:
         raise ValueError("its round makes no sense")
-    return replace(fresh, job=job, moments=moments or None, phase=Phase(meta["phase"]), round=meta["round"], **trees)
+    _check_choices(job, fresh.job)
+    at = replace(fresh, job=job, phase=Phase(meta["phase"]), round=meta["round"], **trees)
+    return replace(at, released=_released(arrays, at))
+
+
+def _check_choices(job: Job, planned: Job) -> None:
+    """A recipe may choose otherwise in another version; a job goes on as it was begun, or not at all."""
+    for name in ("method", "settings", "rounds", "clip", "weights", "trust", "preparation"):
+        if getattr(job, name) != getattr(planned, name):
+            raise ValueError(f"its job was begun with other {name} than this version chooses")
+
+
+def _released(arrays: Arrays, at: JobState) -> dict[Phase, dict[str, np.ndarray]]:
+    """What the preparation released before the phase that the job is at."""
+    found: dict[Phase, dict[str, np.ndarray]] = {}
+    for phase in phases_of(at.programs.before(at.phase)):
+        shapes = upload_shapes(at.plan.programs[phase])
+        found[phase] = {key: arrays[f"{phase}_{key}"] for key in shapes}
+        if any(found[phase][k].shape != s.shape or found[phase][k].dtype != s.dtype for k, s in shapes.items()):
+            raise ValueError(f"its {phase} have another form")
+    return found
 
 
 def _tree(arrays: Arrays, name: str, like: Any) -> Any:

@@ -48,11 +48,27 @@ class Masked:
 
 
 def run_masked(program: Program, inputs: Inputs, how: Masked, secrets: Secrets) -> np.ndarray:
-    """The masked release of a program that releases one gradient, as 64-bit words."""
+    """The masked release of a program that releases once, as 64-bit words."""
     out: list[np.ndarray] = []
     _stepped(program, inputs, _Releases(program, secrets, {}, int(inputs.round), how, out))
     (words,) = out
     return words
+
+
+def unmasked_mean(program: Program, shapes: Inputs, total: np.ndarray) -> Any:
+    """The mean of all clients' uploads, from the sum Σ_i a_i·S_i of what each released, noise included.
+
+    Where an upload is linear in its one release, over the client's size, that is the upload of a client of size 1 that
+    released the sum (core/pooled.py); so it has the form the program gives it: a second moment's half is a matrix.
+    """
+
+    def release(site: Site, values: list, path: str) -> list:
+        return _parted(total, site.query.outputs(operands(values).consts))
+
+    records = Records(*(np.broadcast_to(np.zeros((), a.dtype), a.shape) for a in shapes.records))
+    once = {"key": jax.random.key(0), "round": jnp.int32(0), "size": jnp.float32(1)}
+    flat = _stepped(program, replace(stand_ins(shapes), records=records, **once), release)
+    return jax.tree.unflatten(program.outputs, flat)[0]
 
 
 def run(program: Program, inputs: Inputs, stds: Mapping[int, float], secrets: Secrets) -> tuple[Any, Any]:
@@ -163,6 +179,12 @@ def _label(program: Program, site: Site, path: str) -> str:
     return f"{program.phase}/{site.number}{path}"
 
 
+def _parted(total: np.ndarray, shapes: Sequence[Any]) -> list:
+    """One row of numbers as the leaves of a release."""
+    parts = np.split(total, np.cumsum([math.prod(s.shape) for s in shapes])[:-1])
+    return [jnp.asarray(p.reshape(s.shape), s.dtype) for p, s in zip(parts, shapes, strict=True)]
+
+
 @dataclass(frozen=True)
 class _Releases:
     """The releases of one request on real records."""
@@ -195,9 +217,7 @@ class _Releases:
             secret = self.secrets.job if laid_out(site.noise) else self.secrets.fresh
             noise = draw(site.noise, self.round, coordinates, secret, f"noise/{label}")
             total = (whole + noise).astype(np.float64) * (std * 2.0**-BITS)
-        ends = np.cumsum([math.prod(s.shape) for s in shapes])[:-1]
-        parts = np.split(total, ends)
-        return [jnp.asarray(p.reshape(s.shape), s.dtype) for p, s in zip(parts, shapes, strict=True)]
+        return _parted(total, shapes)
 
     def masked_words(self, how: Masked, site: Site, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         whole = exact_sum(

@@ -1,5 +1,6 @@
 """Submit a job and follow it: a progress bar from the job's own files, and an error that says what to do next."""
 
+import contextlib
 import json
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from fedsofim.deploy.checkpoint import OUTCOME, PROGRESS
 from fedsofim.deploy.order import Conduct, Order, to_config
 from fedsofim.deploy.processes import register, run_status, submit
 from fedsofim.errors import InputError
-from fedsofim.progress import progress_bar
+from fedsofim.progress import SILENT, progress_bar
 
 _LOOK = 0.5  # seconds between looks at the job's folder
 _ASK = 15.0  # seconds between questions to the SuperLink whether the run is alive
@@ -23,9 +24,10 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
     (job / OUTCOME).unlink(missing_ok=True)
     register(server)
     run = submit(server, to_config(order, conduct))
-    print(f"run {run} submitted: {order.method}, {order.rounds} rounds, {order.clients} nodes", flush=True)
+    what = order.method or f"the recipe {order.recipe}"
+    print(f"run {run} submitted: {what}, {order.clients} nodes", flush=True)
     try:
-        outcome = _watch(server, job, run, order.rounds)
+        outcome = _watch(server, job, run)
     except KeyboardInterrupt:
         print(f"\nnot followed any more; the run goes on. Its progress is in {job / PROGRESS}")
         raise
@@ -34,16 +36,21 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
     print(f"finished: {job / 'checkpoint.npz'} (model), {job / 'certificate.txt'}", flush=True)
 
 
-def _watch(server: Path, job: Path, run: int, rounds: int) -> dict[str, Any]:
-    asked, seen = time.monotonic(), 0
-    with progress_bar("rounds", rounds) as progress:
+def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
+    """How the run ended. How many rounds it has is known when the nodes have introduced themselves, not before."""
+    asked, seen, bar = time.monotonic(), -1, SILENT
+    with contextlib.ExitStack() as shown:
         while True:
             done = _facts(job / PROGRESS)
+            if seen < 0 and "rounds" in done:
+                seen = 0
+                print(done.get("job", ""), flush=True)
+                bar = shown.enter_context(progress_bar("rounds", done["rounds"]))
             if done.get("round", 0) > seen:
                 seen = done["round"]
-                progress.at(seen)
-                if not progress.shown:
-                    print(f"round {seen}/{rounds} {done.get('text', '')}", flush=True)
+                bar.at(seen)
+                if not bar.shown:
+                    print(f"round {seen}/{done['rounds']} {done.get('text', '')}", flush=True)
             if outcome := _facts(job / OUTCOME):
                 return outcome
             if time.monotonic() - asked > _ASK:

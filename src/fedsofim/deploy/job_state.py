@@ -1,18 +1,25 @@
 """How far a job is: everything its next question depends on."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
 
 from fedsofim.core.audit import Program
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.models import softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, make_plan
+from fedsofim.core.preparation import Map, prepared
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.wire import Job, Programs, Request, outgoing, programs_of
+from fedsofim.errors import InputError
 from fedsofim.methods import make
+from fedsofim.recipes import Choices, Situation, choose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +31,7 @@ class JobState:
     clients: tuple[Client, ...]  # in the order of their names
     params: Any
     state: Any  # the server's
-    moments: dict[str, Any] | None
+    released: Mapping[Phase, Mapping[str, np.ndarray]]  # for the preparation: the means, by phase
     phase: Phase
     round: int  # the next to be asked, from 0
 
@@ -51,23 +58,72 @@ class JobState:
         return self.programs.by_phase[self.phase]
 
     def request(self) -> Request:
-        arrays = outgoing(self.programs, self.phase, self.params, self.state, self.moments)
+        arrays = outgoing(self.programs, self.phase, self.params, self.state, self.released)
         return Request(self.job, self.phase, self.round, arrays)
+
+    @property
+    def choices(self) -> Choices:
+        """What is run, and why, where the recipe chose it."""
+        return choices_of(self.order, self.clients)
+
+    @property
+    def map(self) -> Map:
+        """From records as the nodes hold them to what the parameters are for; known once all of it was released."""
+        if missing := [p for p in self.job.mean_stds if p not in self.released]:
+            raise InputError(f"the preparation's {', '.join(missing)} were not yet released; go on with the job first")
+        return prepared(self.plan.preparation, self.released, self.job.mean_stds)
+
+    def predict(self, x: Any) -> np.ndarray:
+        """Predicted classes of records as the nodes hold them (records x features)."""
+        x, shape = np.asarray(x, np.float32), self.clients[0].shape
+        if x.shape[1:] != shape or x.ndim == 0:
+            raise InputError(f"predict got an array of shape {x.shape}; expected records of shape {shape} each")
+        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(self.map(x)))).argmax(axis=-1)
+
+
+def choices_of(order: Order, clients: tuple[Client, ...]) -> Choices:
+    """What the recipe makes of these clients, and what was ordered by hand in its place."""
+    situation = Situation(
+        budget=order.budget,
+        sizes=tuple(c.size for c in clients),
+        shape=clients[0].shape,
+        classes=clients[0].classes,
+        trust=order.trust,
+    )
+    chosen, own = choose(order.recipe, situation), order.method is None
+    by_hand = {
+        "step": not own,
+        "columns": order.standardize,
+        "records": order.standardize,
+        "features": order.standardize,
+    }
+    by_hand |= {name: getattr(order, name) is not None for name in ("rounds", "clip", "weights")}
+    return replace(
+        chosen,
+        why=tuple((what, why) for what, why in chosen.why if not by_hand.get(what)),
+        method=order.method or chosen.method,
+        settings={**(chosen.settings if own else {}), **dict(order.settings)},
+        rounds=chosen.rounds if order.rounds is None else order.rounds,
+        clip=chosen.clip if order.clip is None else order.clip,
+        weights=order.weights or chosen.weights,
+        preparation=(FeatureMoments(share=order.standardize),) if order.standardize else chosen.preparation,
+    )
 
 
 @lru_cache(maxsize=8)  # one method object for the life of a job, so that its step is compiled once
 def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
     """The priced plan: shapes and sizes only."""
+    chosen = choices_of(order, clients)
     return make_plan(
-        make(order.method, dict(order.settings), order.budget.epsilon),
-        softmax_head(),
+        make(chosen.method, dict(chosen.settings), order.budget.epsilon),
+        softmax_head(chosen.start),
         sizes=[c.size for c in clients],
         shape=clients[0].shape,
         classes=clients[0].classes,
         budget=order.budget,
-        rounds=order.rounds,
-        clip=order.clip,
-        weights=order.weights,
+        rounds=chosen.rounds,
+        clip=chosen.clip,
+        weights=chosen.weights,
         trust=order.trust,
-        standardize=FeatureMoments(share=order.standardize) if order.standardize else None,
+        preparation=chosen.preparation,
     )

@@ -5,7 +5,6 @@ server's word is used for nothing but what to compute.
 """
 
 import hashlib
-from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -15,8 +14,8 @@ import numpy as np
 
 from fedsofim.core.audit import Inputs, Program
 from fedsofim.core.budget import stated
-from fedsofim.core.feature_moments import standardizer
 from fedsofim.core.phase import Phase
+from fedsofim.core.preparation import prepared
 from fedsofim.core.records import in_blocks
 from fedsofim.core.site import MAX_SITES
 from fedsofim.data.npz import read_arrays
@@ -34,6 +33,7 @@ from fedsofim.deploy.wire import (
     Request,
     from_bytes,
     incoming,
+    incoming_released,
     programs_of,
     to_bytes,
     tree_from_bytes,
@@ -147,10 +147,7 @@ def read_data(policy: Policy) -> Data:
 
 def _inputs(policy: Policy, request: Request, programs: Programs, data: Data) -> Inputs:
     params, state = incoming(programs, request.phase, request.arrays)
-    x = data.x
-    if programs.standardize is not None and request.phase is not Phase.MOMENTS:
-        x = standardizer(programs.standardize, _moments(request.arrays, x.shape[1:]))(x)
-    records = in_blocks(x, data.y, [np.arange(len(data.y))])
+    records = in_blocks(_seen(request, programs, data.x), data.y, [np.arange(len(data.y))])
     return Inputs(
         params=jax.tree.map(jnp.asarray, params),
         state=jax.tree.map(jnp.asarray, state),
@@ -165,6 +162,23 @@ def _inputs(policy: Policy, request: Request, programs: Programs, data: Data) ->
     )
 
 
+def _seen(request: Request, programs: Programs, x: np.ndarray) -> np.ndarray:
+    """The node's records as the phase sees them: each through every step before it, by what was released for them.
+
+    The server may send any finite numbers: a map takes each record by itself, and what comes out is clipped. A number
+    that overflows is no error, since that could tell of a record: the record counts as zeros.
+    """
+    steps = programs.before(request.phase)
+    released = incoming_released(programs, request.phase, request.arrays)
+    with np.errstate(all="ignore"):
+        try:
+            apply = prepared(steps, released, request.job.mean_stds)
+        except (ArithmeticError, np.linalg.LinAlgError):  # of the request's arrays alone: no record was looked at
+            names = ", ".join(released)
+            raise InputError(f"what the request says was released ({names}) makes no map of records") from None
+        return apply(x)
+
+
 def _memory(policy: Policy, request: Request, programs: Programs, params: Any) -> Any:
     """What this client kept from the round before; its start in the first."""
     start = programs.method.memory(params)
@@ -176,13 +190,3 @@ def _memory(policy: Policy, request: Request, programs: Programs, params: Any) -
             f"this node did not take part in round {request.round}, whose memory round {request.round + 1} needs"
         )
     return jax.tree.map(jnp.asarray, tree_from_bytes(kept, start))
-
-
-def _moments(arrays: Mapping[str, np.ndarray], shape: tuple[int, ...]) -> dict[str, np.ndarray]:
-    found = {k: arrays.get(f"moments_{k}") for k in ("first", "second")}
-    for name, value in found.items():
-        if value is None or value.shape != shape or not np.all(np.isfinite(value)):
-            raise InputError(
-                f"the request's array moments_{name} is missing or of the wrong form; expected {list(shape)}"
-            )
-    return found  # type: ignore[return-value]

@@ -13,6 +13,7 @@ from fedsofim.core.plan import Trust, Weights
 from fedsofim.errors import InputError, is_number, is_whole, one_of, unknown
 from fedsofim.extensions import is_file
 from fedsofim.methods import parse_settings
+from fedsofim.recipes import names as recipes
 
 Value = bool | float | int | str
 
@@ -30,11 +31,18 @@ def _epsilon(text: str) -> float | str:
     return stated(budget_of(text, 0.5).epsilon)
 
 
+_AS_IS = "left out: as the recipe has it"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What the coordinator wants trained."""
+    """What the coordinator wants trained. What is None is left to the recipe, which knows the clients' sizes.
 
-    method: str = described("fedsofim", "see `fedsofim methods`; what is installed on every node")
+    A method named here runs in the recipe's preparation, with its own settings.
+    """
+
+    recipe: str = described("paper", "auto: what is recommended, nothing to tune; paper: the paper's protocol")
+    method: str | None = described(None, f"what is installed on every node, see `fedsofim methods`; {_AS_IS}", kind=str)
     settings: tuple[tuple[str, str], ...] = described(
         (), "a parameter of the method, name=value", flag="--set", typed=list[str] | None, shown=None, read=_pairs
     )
@@ -42,18 +50,22 @@ class Order:
         1.0, f"budget for the whole job; {WITHOUT}: no noise, for a rehearsal", typed=str, shown="1.0", read=_epsilon
     )
     delta: float = described(1e-5, "delta of the budget")
-    rounds: int = described(70, "rounds of the job")
-    clip: float = described(10.0, "largest norm of a record's gradient")
+    rounds: int | None = described(None, f"rounds of the job; {_AS_IS}", kind=int)
+    clip: float | None = described(None, f"largest norm of a record's gradient; {_AS_IS}", kind=float)
     clients: int = described(3, "nodes that take part: every round needs all of them")
-    weights: Weights = described("uniform", "uniform, or size", typed=str)
+    weights: Weights | None = described(None, f"uniform, or size; {_AS_IS}", typed=str | None, kind=str)
     trust: Trust = described("local", "local, or secure-sum: masked uploads that share the noise", typed=str)
-    standardize: float = described(0.0, "share of the budget for feature moments; 0: none", flag="--standardize-share")
+    standardize: float = described(
+        0.0, "share of the budget for feature moments, instead of the recipe's preparation", flag="--standardize-share"
+    )
     seed: int = described(0, "of the initial parameters")
 
     def __post_init__(self) -> None:
-        one_of("weights", self.weights, get_args(Weights))
+        one_of("recipe", self.recipe, recipes())
         one_of("trust", self.trust, get_args(Trust))
-        if is_file(self.method):
+        if self.weights is not None:
+            one_of("weights", self.weights, get_args(Weights))
+        if self.method is not None and is_file(self.method):
             raise InputError(
                 f"the method {self.method} is a file, and nodes run only what is installed there; package it with an "
                 "entry point in the group fedsofim.methods, install the package on every node, and give its name"
@@ -78,13 +90,14 @@ class Conduct:
 
 
 def to_config(order: Order, conduct: Conduct) -> dict[str, Value]:
-    """The run-config of a job.
+    """The run-config of a job; what is left to the recipe is written "", which no such field has otherwise.
 
     >>> config = to_config(Order(settings=(("lr", "0.1"), ("rho", "0.3"))), Conduct())
-    >>> config["settings"], config["ask-first"]
-    ('lr=0.1 rho=0.3', True)
+    >>> config["settings"], config["ask-first"], config["rounds"]
+    ('lr=0.1 rho=0.3', True, '')
     """
     found = {_key(f.name): getattr(part, f.name) for part in (order, conduct) for f in fields(part)}
+    found = {key: "" if value is None else value for key, value in found.items()}
     return found | {"settings": " ".join(f"{name}={value}" for name, value in order.settings)}
 
 
@@ -93,9 +106,15 @@ def from_config(config: Mapping[str, Any]) -> tuple[Order, Conduct]:
     known = to_config(Order(), Conduct())
     for key in set(config) - set(known):
         raise unknown("setting of a run", key, known)
-    values: dict[str, Any] = {key: _checked(key, value, type(known[key])) for key, value in config.items()}
+    kinds = {key: type(value) for key, value in known.items()} | _left_to_the_recipe()
+    values: dict[str, Any] = {key: _checked(key, value, kinds[key]) for key, value in config.items()}
     values["settings"] = _pairs(values.get("settings", "").split())
     return Order(**_part(Order, values)), Conduct(**_part(Conduct, values))
+
+
+def _left_to_the_recipe() -> dict[str, type]:
+    """The settings that may be left out, and what they are where they are not."""
+    return {_key(f.name): f.metadata["kind"] for f in fields(Order) if "kind" in f.metadata}
 
 
 def _key(name: str) -> str:
@@ -109,10 +128,12 @@ def _part(kind: type[Order] | type[Conduct], values: Mapping[str, Any]) -> dict[
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text"}
 
 
-def _checked(key: str, value: Any, kind: type) -> Value:
-    """A value of the kind its default has; 1 is a number as good as 1.0."""
+def _checked(key: str, value: Any, kind: type) -> Value | None:
+    """A value of the kind its default has, None for what is left to the recipe; 1 is a number as good as 1.0."""
     if key == "epsilon" and value == WITHOUT:
         return WITHOUT
+    if value == "" and key in _left_to_the_recipe():
+        return None
     right = {bool: isinstance(value, bool), int: is_whole(value), float: is_number(value), str: isinstance(value, str)}
     if not right[kind]:
         raise InputError(f"{key} is {value!r}; expected {_KINDS[kind]}")

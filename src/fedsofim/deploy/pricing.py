@@ -9,11 +9,13 @@ from fedsofim.core.mechanisms import Independent
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.queries import SecondMoment, ratio_of
+from fedsofim.core.site import Site
 from fedsofim.deploy.execute import Masked, coordinates
 from fedsofim.deploy.lines import Line
 from fedsofim.deploy.noise import cost_of_round
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.secure_sum import Shares, masks, pair_secrets
+from fedsofim.deploy.steps import PREPARING
 from fedsofim.deploy.wire import Job, Programs, Request
 from fedsofim.errors import Refused
 
@@ -40,11 +42,10 @@ def check_terms(policy: Policy, request: Request) -> None:
     rounds = request.phase.times(request.job.rounds)
     if not 0 <= request.round < rounds:
         raise Refused(f"round {request.round + 1} of a job of {rounds} rounds does not exist")
-    if request.job.trust == "secure-sum" and request.phase is not Phase.ROUND:
-        raise Refused(_GRADIENTS_ONLY)
-
-
-_GRADIENTS_ONLY = "only gradients can be summed securely; one-shot releases need full noise (local)"
+    if request.job.trust == "secure-sum" and request.phase is Phase.SETUP:
+        raise Refused(
+            "only gradients and a preparation can be summed securely; a method's setup needs full noise (local)"
+        )
 
 
 def _check_sum(policy: Policy, job: Job) -> None:
@@ -56,8 +57,6 @@ def _check_sum(policy: Policy, job: Job) -> None:
         raise Refused(f"the sum is over {len(job.peers)} clients; the fewest allowed here is {fewest}")
     if policy.name not in dict(job.peers):
         raise Refused(f"the sum is over {', '.join(dict(job.peers))}, and not over {policy.name}")
-    if job.standardize:
-        raise Refused(_GRADIENTS_ONLY)
 
 
 def priced(policy: Policy, request: Request, programs: Programs, size: int) -> Priced:
@@ -82,9 +81,7 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
     numbers = coordinates(program.jaxpr)
     lines = []
     for site, charge, std in zip(program.sites, program.charges, asked, strict=True):
-        norm = math.sqrt(site.clip) if isinstance(site.query, SecondMoment) else site.clip  # of a record's vector
-        if not norm <= policy.largest_clip:
-            raise Refused(f"'{site.label}' clips at {norm:g}; the largest allowed here is {policy.largest_clip:g}")
+        _check_clip(policy, request.phase, site)
         times = charge.releases // rounds
         lines.append(
             Line(
@@ -101,6 +98,13 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
     return {site.number: std for site, std in zip(program.sites, asked, strict=True)}, lines
 
 
+def _check_clip(policy: Policy, phase: Phase, site: Site) -> None:
+    """Of what a method sums, whose clip the job names. A preparation's is the library's own, fixed by its features."""
+    norm = math.sqrt(site.clip) if isinstance(site.query, SecondMoment) else site.clip  # of a record's vector
+    if phase not in PREPARING and not norm <= policy.largest_clip:
+        raise Refused(f"'{site.label}' clips at {norm:g}; the largest allowed here is {policy.largest_clip:g}")
+
+
 def _check_multiplier(policy: Policy, line: Line, multiplier: float) -> None:
     if multiplier < policy.smallest_multiplier * (1 - 1e-9):
         raise Refused(
@@ -110,7 +114,10 @@ def _check_multiplier(policy: Policy, line: Line, multiplier: float) -> None:
 
 
 def _priced_sum(policy: Policy, request: Request, programs: Programs, program: Program, size: int) -> Priced:
-    """A release into a secure sum: priced at the noise that the trusted clients draw altogether."""
+    """A release into a secure sum: priced at the noise that the trusted clients draw altogether (secure_sum.py).
+
+    A gradient of a round or the one sum of a step: whichever, it is all that leaves of this phase.
+    """
     job = request.job
     plain = can_pool(programs.method) and programs.method.setup is None
     if not plain or len(program.sites) != 1 or type(program.sites[0].noise) is not Independent:
@@ -129,7 +136,7 @@ def masking(policy: Policy, request: Request, program: Program, shares: Shares) 
     """This node's factor, share of the noise and masks for one request."""
     assert policy.mask_key is not None  # the policy was checked for it
     (site,), (count,) = program.sites, coordinates(program.jaxpr).values()
-    std = shares.std(request.job.stds[Phase.ROUND][0], ratio_of(site.query) * site.clip, count)
+    std = shares.std(request.job.stds[request.phase][0], ratio_of(site.query) * site.clip, count)
     secrets = pair_secrets(policy.name, policy.mask_key, dict(policy.peers), shares.names)
     mask = masks(policy.name, secrets, request.digest(), count)
     return Masked(shares.factors[shares.names.index(policy.name)], std, mask)

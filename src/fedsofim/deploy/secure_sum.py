@@ -14,6 +14,16 @@ clients draws A·s/sqrt(n). A node believes of h of the n clients (its policy's 
 them) that they draw theirs and keep their secrets, so it charges itself at std A·s·sqrt(h/n). Sums of floored
 normals: floor(w_1) + ... + floor(w_n) has, up to exp(-2π²·2^64), the law of floor(Σw + n-1 uniforms), a
 post-processing of the Gaussian mechanism with noise Σw; so the price is the Gaussian one.
+
+What may be summed: any phase in which a client releases once, with fresh noise, be it asked in every round (a gradient)
+or once (a step of a preparation). Nothing above is about gradients or rounds. It takes that
+* replacing a record moves a_i·S_i by at most a_i·ratio·clip, which core/queries.py proves for every query. A second
+  moment is summed as the half vector that its ratio is about; the matrix is made of it afterwards;
+* no two requests share masks or noise: the masks' label is the digest of job, phase, round and arrays, the noise comes
+  from 32 new bytes each time, and of one request only one answer is ever sent (account.py stores it first);
+* phases compose as rounds do: what a later one sums depends on earlier sums only through what was released, and maps
+  each record by itself, so its mu² is added.
+A method's setup is not summed: it may release more than once, and need not be a sum over the client's size.
 """
 
 import base64

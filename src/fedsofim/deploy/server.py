@@ -7,7 +7,7 @@ node returns the release it stored.
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,11 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedsofim.core.mechanisms import Independent
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 from fedsofim.deploy.clients import Client
-from fedsofim.deploy.job_state import JobState, plan_of
+from fedsofim.deploy.job_state import JobState, choices_of, plan_of
 from fedsofim.deploy.order import Order
+from fedsofim.deploy.steps import PREPARING, as_tables, phases_of
 from fedsofim.deploy.uploads import faults, mean
 from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError, expect_whole
@@ -35,16 +37,16 @@ def check_order(order: Order) -> None:
 def start_job(order: Order, clients: tuple[Client, ...]) -> JobState:
     """A new job at its first question. Equal seeds start from equal parameters, the simulator's too."""
     plan = plan_of(order, clients)
-    _check_trust(order, plan)
+    _check_trust(plan)
     init_key, _ = jax.random.split(jax.random.key(order.seed))
-    params = plan.model.init(init_key, clients[0].shape, clients[0].classes)
+    params = plan.model.init(init_key, plan.shape, plan.classes)
     return JobState(
         order=order,
         job=_terms(order, plan, clients),
         clients=clients,
         params=params,
         state=plan.method.init(params),
-        moments=None,
+        released={},
         phase=next(iter(plan.programs)),
         round=0,
     )
@@ -52,31 +54,37 @@ def start_job(order: Order, clients: tuple[Client, ...]) -> JobState:
 
 def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
     """The terms under which the nodes are asked."""
+    chosen = choices_of(order, clients)
     return Job(
         id=uuid.uuid4().hex,
-        method=order.method,
-        settings=resolve(order.method, dict(order.settings), order.budget.epsilon),
-        rounds=order.rounds,
-        clip=order.clip,
+        method=chosen.method,
+        settings=resolve(chosen.method, dict(chosen.settings), order.budget.epsilon),
+        rounds=plan.rounds,
+        clip=plan.clip,
         clients=len(clients),
         classes=clients[0].classes,
         shape=clients[0].shape,
         stds={phase: plan.stds(phase) for phase in plan.programs},
         noise_std=plan.noise_std,
-        standardize=asdict(plan.standardize) if plan.standardize else None,
+        preparation=as_tables(plan.preparation),
+        mean_stds={phase: plan.mean_std(phase) for phase in phases_of(plan.preparation)},
         trust=order.trust,
-        weights=order.weights,
+        weights=plan.weights,
         peers=tuple((c.name, c.size) for c in clients) if order.trust == "secure-sum" else (),
     )
 
 
-def _check_trust(order: Order, plan: Plan) -> None:
-    """Only what the nodes can do under masks: one gradient a round, with noise."""
-    plain = plan.pooled and list(plan.programs) == [Phase.ROUND] and plan.budget.private
-    if order.trust == "secure-sum" and not (plain and len(plan.sizes) >= 2):
+def _check_trust(plan: Plan) -> None:
+    """Only what the nodes can do under masks: one gradient a round and the sums of a preparation, with fresh noise."""
+    if plan.trust != "secure-sum":
+        return
+    sites = [program.sites for program in plan.programs.values()]
+    once = all(len(s) == 1 and type(s[0].noise) is Independent for s in sites)
+    plain = plan.pooled and once and Phase.SETUP not in plan.programs and plan.budget.private
+    if not (plain and len(plan.sizes) >= 2):
         raise InputError(
-            f"{order.method}: a secure sum needs at least 2 clients, noise, and a method that releases one gradient a "
-            "round and nothing else; use trust local"
+            f"{plan.method.name}: a secure sum needs at least 2 clients, noise, and a method that releases one "
+            "gradient a round and nothing else; use trust local"
         )
 
 
@@ -104,8 +112,9 @@ def step(now: JobState, uploads: Mapping[str, Arrays]) -> JobState:
 
 def _stepped(now: JobState, average: Any) -> JobState:
     method = now.plan.method
-    if now.phase is Phase.MOMENTS:
-        return replace(now, moments={k: np.asarray(v) for k, v in average.items()}, phase=_next_phase(now))
+    if now.phase in PREPARING:
+        means = {key: np.asarray(value) for key, value in average.items()}
+        return replace(now, released={**now.released, now.phase: means}, phase=_next_phase(now))
     if now.phase is Phase.SETUP:
         assert method.setup is not None
         return replace(now, state=method.setup.server(average, now.state), phase=_next_phase(now))

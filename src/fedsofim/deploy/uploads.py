@@ -13,8 +13,10 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.programs import upload_shapes
 from fedsofim.core.queries import ratio_of
 from fedsofim.deploy.clients import Client
+from fedsofim.deploy.execute import coordinates, unmasked_mean
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.secure_sum import Shares, step_of, unmasked
+from fedsofim.deploy.steps import PREPARING
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError
 
@@ -40,11 +42,10 @@ def faults(now: JobState, uploads: Mapping[str, Arrays]) -> dict[str, str]:
 
 
 def _wanted(now: JobState) -> dict[str, Any]:
-    """Shapes of the arrays of one upload."""
-    upload = upload_shapes(now.program)
+    """Shapes of the arrays of one upload. Under masks that is what was released, before the program went on with it."""
     if now.masked:
-        return {"upload0": jax.ShapeDtypeStruct((_dim(upload),), np.uint64)}
-    return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload))}
+        return {"upload0": jax.ShapeDtypeStruct((_numbers(now),), np.uint64)}
+    return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload_shapes(now.program)))}
 
 
 def _fault(arrays: Arrays, wanted: Mapping[str, Any]) -> str | None:
@@ -62,12 +63,12 @@ def _fault(arrays: Arrays, wanted: Mapping[str, Any]) -> str | None:
 
 
 def _largest(now: JobState, client: Client) -> float:
-    """What an upload's norm cannot reasonably exceed, where it is one clipped gradient with fresh noise."""
-    site = now.programs.by_phase[Phase.ROUND].sites[0]
-    plain = now.phase is Phase.ROUND and now.plan.pooled
+    """What an upload's norm cannot reasonably exceed, where it is one clipped sum over the size with fresh noise."""
+    site = now.program.sites[0]
+    plain = now.phase in PREPARING or (now.phase is Phase.ROUND and now.plan.pooled)
     if not plain or type(site.noise) is not Independent or site.sample < 1:
         return math.inf
-    noise = now.job.stds[Phase.ROUND][0] * site.noise.scale * (math.sqrt(_dim(now.params)) + 10)  # 10 sigma
+    noise = now.job.stds[now.phase][0] * site.noise.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
     return 1.001 * (site.clip + noise / client.size)
 
 
@@ -75,8 +76,10 @@ def _norm(arrays: Arrays) -> float:
     return math.sqrt(sum(float(np.sum(np.square(a, dtype=np.float64))) for a in arrays.values()))
 
 
-def _dim(tree: Any) -> int:
-    return sum(math.prod(np.shape(leaf)) for leaf in jax.tree.leaves(tree))
+def _numbers(now: JobState) -> int:
+    """How many numbers the only release of the phase gives."""
+    (count,) = coordinates(now.program.jaxpr).values()
+    return count
 
 
 # --- the mean -----------------------------------------------------------------------------------------------
@@ -95,13 +98,10 @@ def mean(now: JobState, uploads: Sequence[Arrays]) -> Any:
 def _secure_mean(now: JobState, uploads: Sequence[Arrays]) -> Any:
     """The same from masked uploads; if their masks did not cancel, an error and no step."""
     (site,) = now.program.sites
-    leaves, structure = jax.tree.flatten(now.params)
     shares = Shares.of(now.job.peers, now.job.weights)
-    std = shares.std(now.job.stds[Phase.ROUND][0], ratio_of(site.query) * site.clip, _dim(now.params))
+    std = shares.std(now.job.stds[now.phase][0], ratio_of(site.query) * site.clip, _numbers(now))
     total = unmasked([u["upload0"] for u in uploads], step_of(std))
     largest = site.clip + std * math.sqrt(len(shares.names)) * (math.sqrt(len(total)) + 10)
     if np.linalg.norm(total) > largest:
         raise InputError("the masks do not cancel: some node was asked another question, or answered falsely")
-    parts = np.split(total, np.cumsum([math.prod(np.shape(leaf)) for leaf in leaves])[:-1])
-    shaped = [jnp.asarray(p.reshape(np.shape(leaf)), leaf.dtype) for p, leaf in zip(parts, leaves, strict=True)]
-    return jax.tree.unflatten(structure, shaped)
+    return unmasked_mean(now.program, now.programs.inputs(now.phase), total)

@@ -10,7 +10,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args
 
@@ -19,15 +19,16 @@ import numpy as np
 
 from fedsofim import methods
 from fedsofim.core.audit import Inputs, Program
-from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Trust, Weights
-from fedsofim.core.programs import Public, input_shapes, read_programs
+from fedsofim.core.preparation import Step, width_of
+from fedsofim.core.programs import Public, input_shapes, read_programs, record_shapes, shape_after, upload_shapes
 from fedsofim.core.records import block_shape
 from fedsofim.deploy.execute import confirm_alone
 from fedsofim.deploy.secure_sum import as_peers
+from fedsofim.deploy.steps import check_mean_stds, steps_of
 from fedsofim.errors import InputError, Refused
 from fedsofim.extensions import is_file
 
@@ -37,7 +38,11 @@ _LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node bu
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The terms of one training job, fixed for its life. `stds`: noise std of each release site, by phase."""
+    """The terms of one training job, fixed for its life. `stds`: noise std of each release site, by phase.
+
+    `shape` is that of the nodes' own records. `preparation` is what they go through before the rounds (steps.py), and
+    `mean_stds` the noise std of a coordinate of each released mean, by phase: public, and part of the maps.
+    """
 
     id: str
     method: str
@@ -49,7 +54,8 @@ class Job:
     shape: tuple[int, ...]
     stds: Mapping[Phase, list[float]]
     noise_std: float
-    standardize: dict[str, float] | None = None
+    preparation: list[dict[str, Any]] = field(default_factory=list)
+    mean_stds: Mapping[Phase, float] = field(default_factory=dict)
     trust: str = "local"
     weights: str = "uniform"
     peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
@@ -90,6 +96,10 @@ def _check(job: Job) -> None:
     )  # fmt: skip
     if not right:
         raise InputError("the job's terms make no sense: expected whole counts, a clip above 0, and noise stds >= 0")
+    steps = steps_of(job.preparation)
+    check_mean_stds(job.mean_stds, steps)
+    if job.classes * width_of(steps, math.prod(job.shape)) > 1000 * _LARGEST:
+        raise InputError("the job's terms make no sense: its preparation gives more features than anybody can use")
     if not is_installed(job.method):
         raise Refused(
             f"the method {job.method[:64]!r} is not installed here; a job names a method, it never brings one"
@@ -129,11 +139,20 @@ class Programs:
     method: Method
     model: Model
     by_phase: Mapping[Phase, Program]
-    shapes: Inputs
-    standardize: FeatureMoments | None
+    shapes: Inputs  # of the rounds
+    preparation: tuple[Step, ...]
+    public: Public
+
+    def before(self, phase: Phase) -> tuple[Step, ...]:
+        """The steps that records have gone through when a phase is asked for."""
+        asked = [step.phase for step in self.preparation]
+        return self.preparation[: asked.index(phase)] if phase in asked else self.preparation
 
     def inputs(self, phase: Phase) -> Inputs:
-        return self.shapes if phase is Phase.ROUND else replace(self.shapes, state=(), memory=())
+        if phase is Phase.ROUND:
+            return self.shapes
+        records = record_shapes(self.public, shape_after(self.before(phase), self.public.shape))
+        return replace(self.shapes, state=(), memory=(), records=records)
 
 
 def programs_of(job: Job, size: int) -> Programs:
@@ -145,7 +164,7 @@ def programs_of(job: Job, size: int) -> Programs:
 def _programs(text: str, size: int) -> Programs:
     job = Job.read(text)  # again: whoever made the job, only an installed method is ever made
     method, model = methods.make(job.method, job.settings), softmax_head()
-    how = FeatureMoments(**job.standardize) if job.standardize else None
+    steps = steps_of(job.preparation)
     public = Public(
         shape=job.shape,
         classes=job.classes,
@@ -157,9 +176,10 @@ def _programs(text: str, size: int) -> Programs:
     programs = Programs(
         method=method,
         model=model,
-        by_phase=read_programs(method, model, how, public),
-        shapes=input_shapes(method, model, public),
-        standardize=how,
+        by_phase=read_programs(method, model, steps, public),
+        shapes=input_shapes(method, model, public, steps),
+        preparation=steps,
+        public=public,
     )
     for phase, program in programs.by_phase.items():
         confirm_alone(program, programs.inputs(phase))
@@ -175,14 +195,18 @@ def used_state(programs: Programs) -> list[int]:
     return [i for i in range(count) if jaxpr.invars[start + i] in used]
 
 
-def outgoing(programs: Programs, phase: Phase, params: Any, state: Any, moments: Mapping[str, Any] | None) -> Arrays:
-    """The arrays of a request, named."""
+Released = Mapping[Phase, Mapping[str, np.ndarray]]
+
+
+def outgoing(programs: Programs, phase: Phase, params: Any, state: Any, released: Released) -> Arrays:
+    """The arrays of a request, named; among them what the preparation released before this phase."""
     arrays = {f"params{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(params))}
     if phase is Phase.ROUND:
         leaves = jax.tree.leaves(state)
         arrays |= {f"state{i}": np.asarray(leaves[i]) for i in used_state(programs)}
-    if phase is not Phase.MOMENTS and moments is not None:
-        arrays |= {f"moments_{k}": np.asarray(v) for k, v in moments.items()}
+    for step in programs.before(phase):
+        if step.phase is not None:
+            arrays |= {f"{step.phase}_{key}": np.asarray(v) for key, v in released[step.phase].items()}
     return arrays
 
 
@@ -198,6 +222,23 @@ def incoming(programs: Programs, phase: Phase, arrays: Arrays) -> tuple[Any, Any
     return jax.tree.unflatten(jax.tree.structure(shapes.params), params), jax.tree.unflatten(
         jax.tree.structure(shapes.state), state
     )
+
+
+def incoming_released(programs: Programs, phase: Phase, arrays: Arrays) -> dict[Phase, dict[str, np.ndarray]]:
+    """What the preparation released before a phase, from a request's arrays: of the form its programs give, finite."""
+    released: dict[Phase, dict[str, np.ndarray]] = {}
+    for step in programs.before(phase):
+        if step.phase is not None:
+            shapes = upload_shapes(programs.by_phase[step.phase])
+            released[step.phase] = {k: _finite(arrays, f"{step.phase}_{k}", s) for k, s in shapes.items()}
+    return released
+
+
+def _finite(arrays: Arrays, name: str, wanted: Any) -> np.ndarray:
+    found = _leaf(arrays, name, wanted)
+    if not np.all(np.isfinite(found)):
+        raise InputError(f"the request's array {name} holds NaN or infinity; expected finite numbers")
+    return found
 
 
 def _leaf(arrays: Arrays, name: str, wanted: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from fedsofim import extensions, methods
+from fedsofim import extensions, methods, recipes
 from fedsofim.core.budget import NO_PRIVACY, Budget, stated
 from fedsofim.core.models import HEAD, make_model
 from fedsofim.core.plan import Trust, Weights
@@ -60,6 +60,7 @@ class Entry:
     method: str
     settings: dict[str, Any] = field(default_factory=dict)
     by_epsilon: dict[float, dict[str, Any]] = field(default_factory=dict)
+    recipe: str | None = None  # None: the experiment's
 
     def at(self, epsilon: float) -> dict[str, Any]:
         """The settings under one budget.
@@ -81,10 +82,11 @@ class Experiment:
     seeds: tuple[int, ...] = (0, 1, 2)
     partitions: tuple[Partition, ...] = (Partition(),)
     delta: float = 1e-5
-    rounds: int = 70
-    clip: float = 10.0
+    recipe: str = "paper"  # an experiment means the paper's protocol unless it names another
+    rounds: int | None = None  # None, here and below: as the recipe has it
+    clip: float | None = None
     trust: Trust = "local"
-    weights: Weights = "uniform"
+    weights: Weights | None = None
     model: str = HEAD  # by name or file
     about: str = ""
 
@@ -93,9 +95,13 @@ class Experiment:
             _distinct(self.name, what, [getattr(v, "label", v) for v in getattr(self, what)])
         for epsilon in self.epsilons:
             budget_at(epsilon, self.delta)
-        expect_whole(f"{self.name}: rounds", self.rounds, 1)
+        if self.rounds is not None:
+            expect_whole(f"{self.name}: rounds", self.rounds, 1)
         one_of("trust", self.trust, get_args(Trust))
-        one_of("weights", self.weights, get_args(Weights))
+        if self.weights is not None:
+            one_of("weights", self.weights, get_args(Weights))
+        for entry in self.entries:
+            one_of("recipe", entry.recipe or self.recipe, recipes.names())
         make_model(self.model)
         for entry, epsilon in itertools.product(self.entries, self.epsilons):
             methods.make(entry.method, entry.at(epsilon), epsilon)  # a wrong setting fails now
@@ -118,10 +124,11 @@ class Point:
     epsilon: float
     delta: float
     seed: int
-    rounds: int
-    clip: float
+    recipe: str
+    rounds: int | None  # None, here and below: as the recipe has it
+    clip: float | None
     trust: Trust
-    weights: Weights
+    weights: Weights | None
     model: str
 
     @property
@@ -157,6 +164,7 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
                     epsilon=epsilon,
                     delta=e.delta,
                     seed=seed,
+                    recipe=entry.recipe or e.recipe,
                     rounds=e.rounds,
                     clip=e.clip,
                     trust=e.trust,

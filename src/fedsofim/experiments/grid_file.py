@@ -13,8 +13,8 @@ from fedsofim.errors import InputError, unknown
 from fedsofim.experiments.grid import Entry, Experiment, Partition
 
 _KEYS = ("name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", "rounds",
-         "clip", "trust", "weights", "model")  # fmt: skip
-_OWN = ("method", "sweep", "search")  # of a method's table; all other keys are the method's settings
+         "clip", "trust", "weights", "model", "recipe")  # fmt: skip
+_OWN = ("method", "sweep", "search", "recipe")  # of a method's table; all other keys are the method's settings
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -28,7 +28,7 @@ def read_experiment(path: Path) -> Experiment:
     own = [e for label, given in table.get("methods", {}).items() for e in _entries(path, label, given)]
     labels = {e.label for e in own}
     chosen = tuple([e for e in entries if e.label not in labels] + own)
-    rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights") if k in table}
+    rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights", "recipe") if k in table}
     rest |= {"model": _beside(path, table["model"])} if "model" in table else {}
     return Experiment(
         name=table.get("name", path.stem),
@@ -64,7 +64,9 @@ def _entries(path: Path, label: str, given: Any) -> Iterable[Entry]:
         more = dict(zip(sweep, values, strict=True))
         suffix = "".join(f" {k}={v:g}" if isinstance(v, int | float) else f" {k}={v}" for k, v in more.items())
         overridden = {e: {**s, **more} for e, s in by_epsilon.items()}
-        yield Entry(label + suffix, _beside(path, given["method"]), {**settings, **more}, overridden)
+        yield Entry(
+            label + suffix, _beside(path, given["method"]), {**settings, **more}, overridden, given.get("recipe")
+        )
 
 
 def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:

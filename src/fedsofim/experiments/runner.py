@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim import native
-from fedsofim.core.models import make_model
+from fedsofim.core.models import HEAD, make_model
+from fedsofim.core.plan import Plan
 from fedsofim.core.summary import privacy_summary
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, statistics
@@ -27,9 +28,10 @@ from fedsofim.experiments.grid import Experiment, Point, digest, points, read_da
 from fedsofim.experiments.journal import GRID, RUNS, append, mend, only_process, read_runs, to_text
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
-from fedsofim.simulation import sweep
+from fedsofim.simulation import sweep, training
+from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import all_finite
-from fedsofim.simulation.training import plan_for
+from fedsofim.simulation.training import Given, choices_for, settings_in
 
 
 def run_experiment(experiment: Experiment, out: Path, folder: Path = Path()) -> int:
@@ -52,25 +54,19 @@ def run_experiment(experiment: Experiment, out: Path, folder: Path = Path()) -> 
 
 def run_point(point: Point, split: Split) -> dict[str, Any]:
     """One run as plain data: what was asked, what came out, what it cost, and where it ran."""
-    fixed, numbers, hyper = sweep.divided(point.settings, point.method)
-    method = sweep.sweepable(point.method, fixed, numbers)
-    plan = plan_for(
-        split,
-        method,
-        point.budget,
-        point.rounds,
-        clip=point.clip,
-        trust=point.trust,
-        weights=point.weights,
-        model=make_model(point.model),
-    )
+    plan, hyper = planned(point, split)
     began = time.perf_counter()
-    params, trace = sweep.simulate_with(plan, split, point.seed, hyper)
+    seen, _ = prepare(plan, split, point.seed)
+    params, trace = sweep.simulate_with(plan, seen, point.seed, hyper)
     seconds = time.perf_counter() - began
-    predicted = np.asarray(plan.model.logits(params, jnp.asarray(split.dataset.x_test))).argmax(axis=-1)
+    predicted = np.asarray(plan.model.logits(params, jnp.asarray(seen.dataset.x_test))).argmax(axis=-1)
     return {
         "id": point.id,
         **point.plain(),
+        "rounds": plan.rounds,
+        "clip": plan.clip,
+        "weights": plan.weights,
+        "preparation": [str(step) for step in plan.preparation],
         "partition": point.partition.label,
         "accuracy": [round(float(a), 4) for a in trace.accuracy],
         "loss": [round(float(v), 6) if math.isfinite(v) else None for v in trace.loss],
@@ -80,6 +76,20 @@ def run_point(point: Point, split: Split) -> dict[str, Any]:
         "seconds": round(seconds, 4),
         "environment": environment(),
     }
+
+
+def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
+    """The plan of a run, and the numbers of its method that are not compiled in."""
+    chosen = choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, head=point.model == HEAD)
+    fixed, numbers, hyper = sweep.divided(settings_in(chosen, point.method, point.settings), point.method)
+    given = Given(
+        method=sweep.sweepable(point.method, fixed, numbers),
+        rounds=point.rounds,
+        clip=point.clip,
+        weights=point.weights,
+        model=None if point.model == HEAD else make_model(point.model),
+    )
+    return training.planned(split, point.budget, recipe=point.recipe, trust=point.trust, given=given)[0], hyper
 
 
 class _Splits:

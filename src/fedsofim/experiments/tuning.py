@@ -129,8 +129,11 @@ def _scores(tuning: Tuning, method: str, settings: list[Settings], epsilon: floa
         budget_at(epsilon, e.delta),
         search.rounds,
         seed=search.seed,
+        recipe=e.recipe,
         clip=e.clip,
-        model=make_model(e.model),
+        trust=e.trust,
+        weights=e.weights,
+        model=None if e.model == HEAD else make_model(e.model),
     )
 
 
@@ -170,6 +173,7 @@ def _trial(tuning: Tuning, entry: Entry, epsilon: float, settings: Settings) -> 
     trial = {"label": entry.label, "epsilon": stated(epsilon), "settings": json.dumps(settings, sort_keys=True)}
     method, model = method_identity(entry.method), model_identity(tuning.experiment.model)
     trial |= {"method": method} if entry.method not in methods.PUBLISHED else {}
+    trial |= {"recipe": tuning.experiment.recipe} if tuning.experiment.recipe != "paper" else {}
     return trial | ({"model": model} if model != HEAD else {})
 
 
@@ -193,7 +197,7 @@ class Trials:
 
     @staticmethod
     def _key(trial: Trial) -> tuple:
-        return tuple(trial.get(name) for name in ("label", "epsilon", "settings", "method", "model"))
+        return tuple(trial.get(name) for name in ("label", "epsilon", "settings", "method", "model", "recipe"))
 
 
 def write_winners(path: Path, winners: list[Winner], search: Search, split: Split) -> None:

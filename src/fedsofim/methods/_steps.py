@@ -50,9 +50,9 @@ class Measured(NamedTuple):
 def measured(build: Callable[[Facts], optax.GradientTransformation]) -> Callable[[Facts], optax.GradientTransformation]:
     """An optimizer whose automatic steps know how far apart the classes are, from the first average it is given.
 
-    At θ = 0 the gradient of a head holds, for each class, its part of the records times its mean: |G| is about Δ/sqrt(C),
-    Δ the distance of the class means from the middle. The farther apart, the larger θ* is. The noise in |G|² has the
-    public size d·σ², which is taken off; what is left is held to a factor of two. Post-processing of a release: free.
+    At θ = 0 the gradient of a head holds, for each class, its part of the records times its mean: |G| is about
+    Δ/sqrt(C), Δ the distance of the class means from the middle. The farther apart, the larger θ* is. The noise in |G|²
+    has the public size d·σ², which is taken off; what is left is held to a factor of two. Post-processing: free.
     """
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
@@ -74,7 +74,7 @@ _APART = (0.4, 0.8)  # Δ in units of the clip: what is measured outside is nois
 
 
 def _reach(facts: Facts, first: Any) -> jax.Array:
-    """|θ*|·c by the first average: 1.6 times `reach` at the far end of what is believed, four fifths at the near one."""
+    """|θ*|·c by the first average: from 0.8 to 1.6 times `reach`."""
     u = facts.units
     if not u.classes:
         return jnp.float32(u.reach)

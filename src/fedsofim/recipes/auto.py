@@ -1,7 +1,7 @@
 """The recommended recipe: what to do with a budget, with nothing to tune. docs/recipe.md has the measurements.
 
-Everything follows from one public number, q: the noise per coordinate of a mean over all records, in units of the clip,
-if the whole budget went into it. The constants were fixed on validation records (docs/recipe.md), never on test records.
+Everything follows from one public number, `Situation.noise`: that of a mean over all records, per coordinate and in
+units of the clip, if it had all of the budget. The constants were fixed on validation records, never on test records.
 """
 
 import math

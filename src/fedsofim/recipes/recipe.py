@@ -30,7 +30,7 @@ class Situation:
 
     @property
     def noise(self) -> float:
-        """Noise std per coordinate of a mean over all records, in units of the clip, if all the budget were spent on it.
+        """Noise std per coordinate of a mean over all records, in units of the clip, if it had all of the budget.
 
         2·a/mu: a record moves a client's sum by at most twice the clip, and a is what of its noise is in the mean.
         """

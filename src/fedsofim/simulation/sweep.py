@@ -26,13 +26,14 @@ from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.method import Method, Setup
 from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
-from fedsofim.core.plan import Plan
+from fedsofim.core.plan import Plan, Trust, Weights
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.records import Records
 from fedsofim.data.partition import Split
 from fedsofim.simulation import simulator
+from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import Static, Trace
-from fedsofim.simulation.training import plan_for
+from fedsofim.simulation.training import Given, planned
 
 _NUMBERS = 2**24  # numbers in the largest array of a sweep
 
@@ -52,7 +53,10 @@ def scores(
     rounds: int,
     *,
     seeds: Sequence[int],
-    clip: float = 10.0,
+    recipe: str = "paper",
+    clip: float | None = None,
+    trust: Trust = "local",
+    weights: Weights | None = None,
     model: Model | None = None,
 ) -> np.ndarray:
     """The same for several seeds: accuracies (settings, seeds), all from one compiled program."""
@@ -61,8 +65,9 @@ def scores(
     for i, given in enumerate(settings):
         groups.setdefault(divided(given, name)[:2], []).append(i)
     for (fixed, numbers), rows in groups.items():
-        plan = plan_for(split, sweepable(name, fixed, numbers), budget, rounds, clip=clip, model=model)
-        out[rows] = _score_group(plan, split, [divided(settings[i], name)[2] for i in rows], seeds)
+        given = Given(method=sweepable(name, fixed, numbers), rounds=rounds, clip=clip, weights=weights, model=model)
+        plan = planned(split, budget, recipe=recipe, trust=trust, given=given)[0]
+        out[rows] = _prepared_scores(plan, split, [divided(settings[i], name)[2] for i in rows], seeds)
     return out
 
 
@@ -183,6 +188,13 @@ class Start(NamedTuple):
     key: jax.Array  # of the run's noise
     setup: Any  # the mean of the one-shot releases, if the method has them
     carry: Carry
+
+
+def _prepared_scores(plan: Plan, split: Split, values: list[np.ndarray], seeds: Sequence[int]) -> np.ndarray:
+    """The same for settings that share a program. What a preparation releases is noisy, so each seed has its own."""
+    if not plan.preparation:
+        return _score_group(plan, split, values, seeds)
+    return np.hstack([_score_group(plan, prepare(plan, split, seed)[0], values, (seed,)) for seed in seeds])
 
 
 def _score_group(plan: Plan, split: Split, values: list[np.ndarray], seeds: Sequence[int]) -> np.ndarray:

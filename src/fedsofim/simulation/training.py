@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, get_args
@@ -25,8 +25,8 @@ from fedsofim.files import write_text, write_whole
 from fedsofim.methods import make
 from fedsofim.progress import SILENT, Progress
 from fedsofim.recipes import Choices, Situation, choose
-from fedsofim.simulation.simulator import Trace, check_finite, simulate
 from fedsofim.simulation.preparing import Prepared, prepare
+from fedsofim.simulation.simulator import Trace, check_finite, simulate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,19 @@ class Run:
     def ledger(self) -> tuple[Charge, ...]:
         return self.plan.ledger
 
+    @property
+    def by_hand(self) -> list[str]:
+        """Which of the recipe's choices were set otherwise."""
+        p, c = self.plan, self.chosen
+        pairs = {
+            "method": (p.method.name, c.method),
+            "rounds": (p.rounds, c.rounds),
+            "clip": (p.clip, c.clip),
+            "weights": (p.weights, c.weights),
+            "preparation": (p.preparation, c.preparation),
+        }
+        return [name for name, (ours, theirs) in pairs.items() if ours != theirs]
+
     def predict(self, x: Any) -> np.ndarray:
         """Predicted classes of records as they come (records x features); what they were prepared by is in the run."""
         wanted = self.split.dataset.x_train.shape[1:]
@@ -75,6 +88,7 @@ class Run:
             "method": p.method.name,
             "recipe": self.chosen.recipe,
             "chosen": dict(self.chosen.why),
+            "by_hand": self.by_hand,
             "dataset": self.split.dataset.name,
             "partition": self.split.description,
             "clients": len(p.sizes),
@@ -190,6 +204,11 @@ def choices_for(split: Split, budget: Budget, *, recipe: str, trust: Trust, head
         head=head,
     )
     return choose(recipe, situation)
+
+
+def settings_in(chosen: Choices, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A method's settings within a recipe: the recipe's own for the method it chose, and those given by hand."""
+    return {**(chosen.settings if method == chosen.method else {}), **settings}
 
 
 def _or(given: Any, otherwise: Any) -> Any:

@@ -148,7 +148,7 @@ def _command(pid: int) -> list[bytes]:
 
 
 def _simulated(deployed: Deployed, method: str, rounds: int, **settings: str) -> Any:
-    return fs.train(deployed.split, fs.make(method, settings), fs.NO_PRIVACY, rounds=rounds).params
+    return fs.train(deployed.split, fs.make(method, settings), fs.NO_PRIVACY, rounds=rounds, recipe="paper").params
 
 
 def _agree(job: Path, expected: Any) -> None:

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from fedsofim.core.models import evaluate, softmax_head
+from fedsofim.core.preparation import Map
 from fedsofim.data import load
 from fedsofim.deploy.checkpoint import OUTCOME
 from fedsofim.deploy.flower.post import Clock
@@ -22,16 +24,22 @@ from fedsofim.errors import InputError
 from fedsofim.files import write_text
 
 
-def tester(name: str) -> Callable[[int, ArrayRecord], MetricRecord | None] | None:
-    """Accuracy on a public test set that the coordinator has; no node is asked."""
+def tester(name: str, map_of: Callable[[], Map]) -> Callable[[int, ArrayRecord], MetricRecord | None] | None:
+    """Accuracy on a public test set that the coordinator has, of records as the nodes hold them; no node is asked.
+
+    `map_of` gives the job's preparation, which is the same in every round and known in the first.
+    """
     if not name:
         return None
     data = load(name)
-    x, y = jnp.asarray(data.x_test), jnp.asarray(data.y_test)
+
+    @cache
+    def records() -> tuple[jax.Array, jax.Array]:
+        return jnp.asarray(map_of()(data.x_test)), jnp.asarray(data.y_test)
 
     def measure(round: int, arrays: ArrayRecord) -> MetricRecord:
         (theta,) = (a.numpy() for a in arrays.values())
-        accuracy, loss = jax.jit(evaluate, static_argnums=0)(softmax_head(), jnp.asarray(theta), x, y)
+        accuracy, loss = jax.jit(evaluate, static_argnums=0)(softmax_head(), jnp.asarray(theta), *records())
         return MetricRecord({"accuracy": round_to(accuracy), "loss": round_to(loss)})
 
     return measure
@@ -47,11 +55,11 @@ def run(grid: Grid, config: Mapping[str, Any], clock: Clock = time) -> None:
     try:
         order, conduct = from_config(config)
         strategy = MethodStrategy(order, replace(conduct, folder=str(folder)), clock=clock)
-        strategy.start(grid, evaluate_fn=tester(conduct.test))
+        strategy.start(grid, evaluate_fn=tester(conduct.test, lambda: strategy.now.map))
     except InputError as error:
         _outcome(folder, {"failed": str(error)})
         raise SystemExit(1) from error
-    _outcome(folder, {"finished": strategy.order.rounds})
+    _outcome(folder, {"finished": strategy.now.job.rounds})
 
 
 def _outcome(folder: Path, facts: Mapping[str, Any]) -> None:

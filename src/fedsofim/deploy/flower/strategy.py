@@ -37,7 +37,7 @@ from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.deploy.server import start_job, step, with_params
 from fedsofim.deploy.uploads import faults
-from fedsofim.deploy.wire import Arrays
+from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError
 from fedsofim.files import write_text
 
@@ -76,15 +76,17 @@ class MethodStrategy(Strategy):
         post, result = Post(grid, self.clock), Result()
         self._start_job(post, initial_arrays)
         self.summary()
+        self._note("")
         result.arrays = self._arrays()
-        last = self.order.rounds if num_rounds is None else min(self.order.rounds, self._now.round + num_rounds)
-        while self._now.phase is not Phase.ROUND or self._now.round < last:
-            phase = self._now.phase
+        rounds = self.now.job.rounds
+        last = rounds if num_rounds is None else min(rounds, self.now.round + num_rounds)
+        while self.now.phase is not Phase.ROUND or self.now.round < last:
+            phase = self.now.phase
             self._step(self._ask(post))
             if phase is Phase.ROUND:
                 result.arrays = self._arrays()
                 self._report(evaluate_fn, result)
-        if self._now.finished:
+        if self.now.finished:
             self._certify(post)
         return result
 
@@ -93,7 +95,7 @@ class MethodStrategy(Strategy):
         if self.conduct.resume:
             self.job_state = restore(path)
             self.order = self.job_state.order
-            self.nodes = meet_again(post, self._now.clients, self.conduct)
+            self.nodes = meet_again(post, self.now.clients, self.conduct)
             return
         if path.exists():
             raise InputError(f"{path}: a job is here already; resume it, or choose another folder")
@@ -101,14 +103,14 @@ class MethodStrategy(Strategy):
         self.job_state = start_job(self.order, clients_of(list(hellos.values()), self.order.clients))
         self.nodes = {h["node"]: number for number, h in hellos.items()}
         if initial is not None:
-            self.job_state = with_params(self._now, _tree(initial, self._now.params))
+            self.job_state = with_params(self.now, _tree(initial, self.now.params))
         if self.conduct.ask_first:
             self._consider(post)
-        save(self._now, path)
+        save(self.now, path)
 
     def _consider(self, post: Post) -> None:
         """Would every node allow the whole job? Better known now than when the others have spent half their budget."""
-        asked = [query_message("consider", number, self._now.job) for number in self.nodes.values()]
+        asked = [query_message("consider", number, self.now.job) for number in self.nodes.values()]
         replies = post.exchange(asked, self.conduct.timeout)
         against = {name: why for name, number in self.nodes.items() if (why := _against(replies[number]))}
         if against:
@@ -121,9 +123,9 @@ class MethodStrategy(Strategy):
         trouble: dict[str, str] = {}
         for attempt in range(self.conduct.attempts):
             if attempt:
-                self.nodes = meet_again(post, self._now.clients, self.conduct)
-            request = self._now.request()
-            missing = {self.nodes[c.name]: c.name for c in self._now.clients if c.name not in sound}
+                self.nodes = meet_again(post, self.now.clients, self.conduct)
+            request = self.now.request()
+            missing = {self.nodes[c.name]: c.name for c in self.now.clients if c.name not in sound}
             replies = post.exchange([ask_message(request, number) for number in missing], self.conduct.timeout)
             sound, trouble = self._sorted(sound, {missing[n]: reply for n, reply in replies.items()})
             if not trouble:
@@ -146,15 +148,15 @@ class MethodStrategy(Strategy):
                 trouble[name] = why
             else:
                 uploads[name] = reply.arrays
-        wrong = faults(self._now, uploads)
+        wrong = faults(self.now, uploads)
         return {k: v for k, v in uploads.items() if k not in wrong}, trouble | wrong
 
     def _failure(self, trouble: dict[str, str]) -> RoundFailed:
         names = "; ".join(f"{name}: {why}" for name, why in sorted(trouble.items()))
-        return RoundFailed(f"round {self._now.round + 1} failed, nothing was averaged, the checkpoint stands ({names})")
+        return RoundFailed(f"round {self.now.round + 1} failed, nothing was averaged, the checkpoint stands ({names})")
 
     def _step(self, uploads: dict[str, Arrays]) -> None:
-        self.job_state = step(self._now, uploads)
+        self.job_state = step(self.now, uploads)
         save(self.job_state, self.folder / CHECKPOINT)
 
     def _certify(self, post: Post) -> None:
@@ -163,7 +165,7 @@ class MethodStrategy(Strategy):
         statements = {name: facts for name, facts in accounts.items() if certificate.sound(facts)}
         for name in set(accounts) - set(statements):
             _LOG.log(WARNING, "fedsofim: %s did not state its account; the certificate is without it", name)
-        certificate.write(certificate.document_of(self._now.job.id, statements), self.folder)
+        certificate.write(certificate.document_of(self.now.job.id, statements), self.folder)
 
     # --- Flower's own interface ---
 
@@ -173,7 +175,7 @@ class MethodStrategy(Strategy):
         """The round's messages, one for each client; the state they depend on is the strategy's own."""
         if self.job_state is None:
             self._start_job(Post(grid, self.clock), arrays or None)
-        return [ask_message(self._now.request(), number) for number in self.nodes.values()]
+        return [ask_message(self.now.request(), number) for number in self.nodes.values()]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -199,39 +201,54 @@ class MethodStrategy(Strategy):
 
     def summary(self) -> None:
         if self.job_state is None:  # Flower's own loop asks before the nodes were met
-            _LOG.log(INFO, "fedsofim: %s for %d clients", self.order.method, self.order.clients)
+            what = self.order.method or f"the recipe {self.order.recipe}"
+            _LOG.log(INFO, "fedsofim: %s for %d clients", what, self.order.clients)
             return
-        p = self._now.plan
+        p = self.now.plan
         bound = math.isfinite(p.epsilon)
         cost = f"epsilon {p.epsilon:.6g} at delta {p.delta:g} for each" if bound else WITHOUT
-        facts = (self._now.job.id, p.method.name, len(p.sizes), p.rounds, cost)
+        facts = (self.now.job.id, p.method.name, len(p.sizes), p.rounds, cost)
         _LOG.log(INFO, "fedsofim: job %s: %s, %d clients, %d rounds, %s", *facts)
+        for what, why in self.now.choices.why:
+            _LOG.log(INFO, "fedsofim: recipe %s: %s: %s", self.order.recipe, what, why)
 
     # --- small things ---
 
     @property
-    def _now(self) -> JobState:
+    def now(self) -> JobState:
+        """The job as it stands."""
         if self.job_state is None:
             raise RuntimeError("the strategy was not started")
         return self.job_state
 
     def _arrays(self) -> ArrayRecord:
-        leaves = jax.tree.leaves(self._now.params)
+        leaves = jax.tree.leaves(self.now.params)
         return ArrayRecord({f"params{i}": Array(np.asarray(leaf)) for i, leaf in enumerate(leaves)})
 
     def _report(self, measure: Measure | None, result: Result) -> None:
-        done, text = self._now.round, ""
+        done, text = self.now.round, ""
         if measure is not None and (metrics := measure(done, self._arrays())) is not None:
             result.evaluate_metrics_serverapp[done] = metrics
             text = ", ".join(f"{k} {v}" for k, v in metrics.items())
-        _LOG.log(INFO, "fedsofim: round %d/%d done %s", done, self.order.rounds, text)
-        facts = {"round": done, "rounds": self.order.rounds, "text": text}
+        _LOG.log(INFO, "fedsofim: round %d/%d done %s", done, self.now.job.rounds, text)
+        self._note(text)
+
+    def _note(self, text: str) -> None:
+        """How far the job is and what it does, for whoever follows it."""
+        job = self.now.job
+        facts = {"round": self.now.round, "rounds": job.rounds, "text": text, "job": job_in_words(job)}
         write_text(self.folder / PROGRESS, json.dumps(facts))
 
 
 def _against(reply: Reply) -> str:
     """Why a node does not do what it was asked; empty if it does."""
     return reply.error or (f"refused: {reply.facts['refused']}" if "refused" in reply.facts else "")
+
+
+def job_in_words(job: Job) -> str:
+    """What is trained, for people."""
+    steps = " > ".join(table["step"] for table in job.preparation) or "records as they come"
+    return f"{job.method}, {job.rounds} rounds, clip {job.clip:g}, weights {job.weights}, {steps}"
 
 
 def _tree(arrays: ArrayRecord, like: Any) -> Any:

@@ -113,7 +113,7 @@ def first_round(runs: Sequence[Result], target: float) -> int | None:
 
 def tens(results: Results) -> list[int]:
     """Every tenth round and the last."""
-    last = int(results.runs[0].trace.rounds[-1])
+    last = results.rounds
     return [t for t in range(1, last + 1) if t % 10 == 0 or t == last]
 
 

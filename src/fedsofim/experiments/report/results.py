@@ -49,8 +49,8 @@ class Result:
         return str(self.privacy.get("note", ""))
 
     def at(self, round_: int) -> float | None:
-        """Accuracy after a round, None where it was not measured."""
-        where = np.flatnonzero(self.trace.rounds == round_)
+        """Accuracy after a round, None where it was not measured. A run that ended before stays as it ended."""
+        where = np.flatnonzero(self.trace.rounds == min(round_, int(self.trace.rounds[-1])))
         return float(self.trace.accuracy[where[0]]) if len(where) else None
 
 
@@ -78,7 +78,8 @@ class Results:
 
     @property
     def rounds(self) -> int:
-        return int(self.runs[0].trace.rounds[-1])
+        """Of the longest run: a recipe may have its own number."""
+        return max(int(r.trace.rounds[-1]) for r in self.runs)
 
     @property
     def missing(self) -> int:

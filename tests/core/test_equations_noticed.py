@@ -1,0 +1,98 @@
+"""Equations that no honest trace has: each is refused for what it says it does, whatever its name is."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.core import ShapedArray
+from jax.extend.core import ClosedJaxpr, Literal
+
+from audited import audited
+from fedsofim.core.mechanisms import Independent
+from fedsofim.core.opening import check_known
+from fedsofim.core.programs import upload_shapes
+from fedsofim.core.queries import PerRecord
+from fedsofim.core.second_opinion import check_keys
+from fedsofim.core.site import Site, own_site
+from fedsofim.errors import Refused
+
+
+def printing(x):
+    jax.debug.print("{}", x)
+    return x
+
+
+def acting(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program, whose equations say that they act as a print does."""
+    effects = jax.make_jaxpr(printing)(np.float32(0)).eqns[0].effects
+    assert effects
+    eqns = [eqn.replace(effects=effects) for eqn in closed.jaxpr.eqns]
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts)
+
+
+@pytest.mark.parametrize("fn", [jnp.sin, lambda x: jax.lax.cond(x > 0, jnp.sin, jnp.cos, x)], ids=["sin", "cond"])
+def test_a_known_operation_that_acts_is_refused(fn):
+    honest = jax.make_jaxpr(fn)(np.float32(0))
+    check_known(honest)
+    with pytest.raises(Refused, match="carries values out of the program"):
+        check_known(acting(honest))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda key: jax.random.bits(key, (3,), jnp.uint32),
+        lambda key: jax.random.fold_in(key, 1),
+        lambda key: jax.lax.cond(True, jax.random.bits, lambda k: jnp.uint64(0), key),
+    ],
+    ids=["bits", "fold in", "cond"],
+)
+def test_keys_of_another_generator_are_refused_wherever_they_come_from(draw):
+    """Bits of another generator may repeat where those of the default do not: no proof here is about them."""
+    check_known(jax.make_jaxpr(draw)(jax.random.key(0)))
+    with pytest.raises(Refused, match="keys of another generator"):
+        check_known(jax.make_jaxpr(draw)(jax.random.key(0, impl="rbg")))
+
+
+def test_an_array_written_into_an_equation_is_refused():
+    """A trace has numbers there only; an array may hold records, and nobody prices it."""
+    closed = jax.make_jaxpr(lambda x: x + 1)(np.zeros(3, np.float32))
+    (eqn,) = closed.eqns
+    hidden = Literal(np.arange(3, dtype=np.float32), ShapedArray((3,), np.dtype(np.float32)))
+    forged = closed.jaxpr.replace(eqns=[eqn.replace(invars=[eqn.invars[0], hidden])])
+    check_known(closed)
+    with pytest.raises(Refused, match="captures an array"):
+        check_known(ClosedJaxpr(forged, []))
+
+
+# --- what a site says of itself -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shape, dtype", [((2,), jnp.float32), ((4,), jnp.float32), ((3,), jnp.float16), ((3, 1), None)]
+)
+def test_a_function_that_gives_other_shapes_than_it_states_is_refused(shape, dtype):
+    """Noise is drawn in the shapes that are stated, smaller or larger."""
+    record = jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
+    honest, _, _ = PerRecord.trace(lambda x, y: x, *record)
+    forged = PerRecord(honest.jaxpr, (jax.ShapeDtypeStruct(shape, dtype or jnp.float32),))
+    site = Site(number=0, label="sum", query=honest, clip=1.0, noise=Independent(), sample=1.0, share=None)
+    own_site(site)
+    with pytest.raises(Refused, match="other shapes than it states"):
+        own_site(site._replace(query=forged))
+
+
+# --- what a program gives -----------------------------------------------------------------------------------
+
+
+def test_the_shapes_of_an_upload_are_not_those_of_the_memory():
+    program = audited(lambda door, params, state, memory: (door.gradient(params), memory))
+    assert upload_shapes(program).shape == (4, 3)
+
+
+def test_keys_that_nobody_used_are_all_different():
+    check_keys([])
+    one = np.array([[1, 2, 0]], np.uint32)
+    check_keys([one, one + 1])
+    with pytest.raises(Refused, match="same noise"):
+        check_keys([one, one + 1, one])

@@ -1,0 +1,371 @@
+"""Each step of a preparation against a plain computation, and records of any size within the clip of its release."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fedsofim.core.phase import Phase
+from fedsofim.core.preparation import (
+    CAP,
+    RADIUS,
+    Centred,
+    ColumnScales,
+    Step,
+    UnitNorm,
+    Whitened,
+    _sizes,
+    prepared,
+    scales_norm,
+    units_of,
+    width_of,
+)
+from fedsofim.core.units import AS_THEY_COME, prepared_units
+from fedsofim.errors import InputError
+
+QUIET = {Phase.SCALES: 0.0, Phase.MOMENTS: 0.0}
+SPAN = st.floats(-30.0, 30.0)
+
+
+def records(rows: int = 400, features: int = 6, seed: int = 0) -> np.ndarray:
+    """Of one unit, off centre, of unequal spread."""
+    random = np.random.default_rng(seed)
+    return (random.normal(size=(rows, features)) * np.linspace(0.5, 1.5, features) + 1.0).astype(np.float32)
+
+
+def unit(x: np.ndarray) -> np.ndarray:
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def sizes_of(x: np.ndarray) -> dict[str, np.ndarray]:
+    """What every record gives to the column scales, as the door would be given it."""
+    rows = [_sizes(jnp.asarray(row, jnp.float32), jnp.int32(0)) for row in x]
+    return {k: np.stack([np.asarray(r[k], np.float64) for r in rows]) for k in rows[0]}
+
+
+def scaled(x: np.ndarray, std: float = 0.0, seed: int = 0) -> np.ndarray:
+    """Records through ColumnScales, by the mean of their sizes with noise of this std."""
+    random = np.random.default_rng(seed)
+    means = {k: v.mean(axis=0) for k, v in sizes_of(x).items()}
+    noisy = {k: v + std * random.normal(size=np.shape(v)) for k, v in means.items()}
+    return ColumnScales(0.1).fitted(noisy, std)(x)
+
+
+def bits(x: np.ndarray) -> np.ndarray:
+    """The typical size of each column, in bits."""
+    return np.log2(np.median(np.abs(x), axis=0))
+
+
+def centred_by(x: np.ndarray, std: float = 0.0, seed: int = 0) -> np.ndarray:
+    noise = std * np.random.default_rng(seed).normal(size=x.shape[1])
+    return Centred(0.1).fitted({"first": x.astype(np.float64).mean(axis=0) + noise}, std)(x)
+
+
+def moment_of(x: np.ndarray) -> np.ndarray:
+    """The mean of [x; 1/2]·[x; 1/2]ᵀ."""
+    v = np.concatenate([x, np.full((len(x), 1), 0.5)], axis=1).astype(np.float64)
+    return v.T @ v / len(v)
+
+
+# --- unit norm ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("lift", [False, True])
+def test_unit_norm_is_the_plain_formula(constant: bool, lift: bool):
+    x = records().astype(np.float64)
+    wanted = unit(np.concatenate([x / np.sqrt(6), np.ones((400, 1))], axis=1) if constant else x)
+    if lift:
+        wanted = np.concatenate([wanted, unit(np.sign(wanted) * np.sqrt(np.abs(wanted)))], axis=1) / np.sqrt(2)
+    step = UnitNorm(constant=constant, lift=lift)
+    found = step.fitted({}, 0.0)(x.astype(np.float32))
+    assert found.dtype == np.float32 and found.shape[1] == step.width(6) == wanted.shape[1]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-45, 1e-38, 1e-20, 1e20, 3e37])
+def test_records_of_any_size_come_out_one_long(scale: float):
+    x = (np.array([[3.0, 4.0, 0.0], [8.0, 0.0, -6.0]]) * scale).astype(np.float32)
+    if scale > 1e-40:  # of subnormals only the length is kept: they have no digits to keep a direction with
+        np.testing.assert_allclose(UnitNorm().fitted({}, 0.0)(x), [[0.6, 0.8, 0.0], [0.8, 0.0, -0.6]], atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(UnitNorm(lift=True).fitted({}, 0.0)(x), axis=1), 1.0, atol=1e-6)
+
+
+def test_a_record_of_zeros_stays_one():
+    zeros = np.zeros((2, 3), np.float32)
+    assert not UnitNorm(lift=True).fitted({}, 0.0)(zeros).any()
+    np.testing.assert_allclose(UnitNorm(constant=True).fitted({}, 0.0)(zeros), [[0, 0, 0, 1]] * 2)
+
+
+# --- column scales ------------------------------------------------------------------------------------------
+
+
+def test_sizes_are_the_plain_formula():
+    x = np.array([[4.0, -1.0, 0.0, 2.0**-30]], np.float32)
+    found = sizes_of(x)
+    np.testing.assert_allclose(found["size"][0], [1.0, 1 - 2 / 12, 0.0, -1.0], atol=1e-6)
+    np.testing.assert_allclose(found["there"][0], [0.5, 0.5, 0.0, 0.5])
+    assert found["largest"][0] == pytest.approx(2 / 30)
+
+
+@pytest.mark.parametrize("std", [0.0, 0.02])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_thousand_times_the_features_changes_nothing(std: float, mixed: bool):
+    x = records() * (10.0 ** np.arange(-3, 3) if mixed else np.ones(6)).astype(np.float32)
+    np.testing.assert_allclose(scaled(1000 * x, std), scaled(x, std), rtol=2e-5, atol=1e-6)
+
+
+def test_columns_in_mixed_units_are_brought_together():
+    x = records() * np.array([1e-3, 1, 30, 1, 1e3, 0.1], np.float32)
+    assert np.ptp(bits(x)) > 18
+    assert np.ptp(bits(scaled(x))) < 3
+
+
+def test_columns_of_one_unit_are_left_alone_relative_to_each_other():
+    x = records() * np.array([1, 2, 3, 1, 2, 1], np.float32)
+    found = scaled(x)
+    ratio = found / x
+    np.testing.assert_allclose(ratio, ratio[0, 0], rtol=1e-5)
+    assert np.abs(bits(found)).max() < 5
+
+
+def test_columns_of_zeros_and_one_hot_columns_do_not_blow_up():
+    x = np.concatenate([records(features=3) * np.array([1, 100, 1e4], np.float32), np.zeros((400, 1))], axis=1)
+    one_hot = np.eye(40)[np.arange(400) % 40]  # each there in one of forty records
+    x = np.concatenate([x, one_hot], axis=1).astype(np.float32)
+    for std in (0.0, 0.01):
+        found = scaled(x, std)
+        assert np.isfinite(found).all() and not found[:, 3].any()
+        assert np.abs(found).max() < 2.0**8
+    assert not scaled(np.zeros((5, 3), np.float32)).any()
+
+
+def test_under_much_noise_columns_keep_their_proportions():
+    """A mean of 12 bits' noise says nothing of a column: it is drawn to what all columns have."""
+    x = records() * np.array([1e-3, 1, 30, 1, 1e3, 0.1], np.float32)
+    quiet, loud = scaled(x), [scaled(x, std=3.0, seed=s) for s in range(20)]
+    change = [np.log2(np.abs(found / x)).mean(axis=0) for found in loud]
+    assert max(np.ptp(c) for c in change) < 0.7 * np.ptp(np.log2(np.abs(quiet / x)).mean(axis=0))
+    assert np.median([np.ptp(c) for c in change]) < 3.0
+
+
+# --- centred ------------------------------------------------------------------------------------------------
+
+
+def test_centred_is_the_plain_formula():
+    x = unit(records()).astype(np.float32)
+    mean = x.astype(np.float64).mean(axis=0)
+    wanted = (x - mean) / np.sqrt(1 - mean @ mean)
+    length = np.linalg.norm(wanted, axis=1, keepdims=True)
+    found = centred_by(x)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, RADIUS * wanted * np.minimum(1, CAP / length), atol=1e-4)
+    assert (length > CAP).any() and (length < CAP).any()  # both sides of the cap were compared
+    assert np.mean(length**2) == pytest.approx(1.0, rel=1e-4)  # the scale did come with the mean
+
+
+def test_the_noise_of_the_mean_is_taken_off_its_length():
+    """Noise of length 0.7 on a mean of length 0.5: taken for the mean's own, the scale would be 1/sqrt(0.26)."""
+    features, std = 4000, 0.7 / np.sqrt(4000)
+    mean = np.zeros(features)
+    mean[0] = 0.5
+    found = []
+    for seed in range(20):
+        released = mean + std * np.random.default_rng(seed).normal(size=features)
+        apply = Centred(0.1).fitted({"first": released}, std)
+        step = np.zeros((1, features))
+        step[0, 1] = 1e-3
+        near = apply(released[None] + step)[0]
+        found.append(near[1] / RADIUS / 1e-3)
+    assert np.mean(found) == pytest.approx(1 / np.sqrt(0.75), rel=0.02)
+
+
+def test_a_mean_as_long_as_the_records_does_not_blow_up():
+    x = np.tile(np.array([[1.0, 0.0]], np.float32), (5, 1))
+    assert np.isfinite(centred_by(x)).all() and np.abs(centred_by(x, std=0.01)).max() <= RADIUS * CAP * (1 + 1e-6)
+
+
+# --- whitened -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("damping", [1e-3, 0.1, 10.0])
+def test_whitened_features_have_the_damped_inverse_root_as_their_map(damping: float):
+    """The prepared second moment is Σ(Σ + γ·tr Σ)⁻¹ but for a factor, which makes its trace RADIUS²."""
+    x = 0.5 * unit(records(4000)).astype(np.float32)  # short ones, so that hardly any is capped
+    x[::2] *= -2  # spread out: half of them unit records on the other side
+    moment = moment_of(x)
+    moment[:-1, :-1] *= 1 / np.trace(moment[:-1, :-1])  # as of unit records
+    mean = 2 * moment[-1, :-1]
+    covariance = moment[:-1, :-1] - np.outer(mean, mean)
+    trace = 1 - mean @ mean
+    values, vectors = np.linalg.eigh(covariance + damping * trace * np.eye(6))
+    root = vectors @ np.diag(values**-0.5) @ vectors.T
+    root *= RADIUS / np.sqrt(np.trace(root @ covariance @ root))
+    apply = Whitened(0.1, damping).fitted({"second": moment}, 0.0)
+    small = 1e-3 * np.eye(6)
+    found = (apply(mean + small) - apply(mean[None])) / 1e-3
+    np.testing.assert_allclose(found, root, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("damping", [1e-3, 0.05])
+def test_whitened_features_have_the_radius_as_root_mean_square_norm(damping: float):
+    x = unit(np.random.default_rng(0).normal(size=(4000, 30))).astype(np.float32)
+    found = Whitened(0.1, damping).fitted({"second": moment_of(x)}, 0.0)(x)
+    assert np.sqrt(np.mean(np.sum(found.astype(np.float64) ** 2, axis=1))) == pytest.approx(RADIUS, rel=0.02)
+
+
+@pytest.mark.parametrize("std", [0.0, 0.01, 1.0, 100.0])
+def test_a_noisy_second_moment_gives_finite_features_within_the_cap(std: float):
+    x = unit(records()).astype(np.float32)
+    noise = std * np.random.default_rng(0).normal(size=(7, 7))
+    found = Whitened(0.1, 0.01).fitted({"second": moment_of(x) + (noise + noise.T) / np.sqrt(2)}, std)(x)
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found, axis=1).max() <= RADIUS * CAP * (1 + 1e-6)
+
+
+# --- all of them --------------------------------------------------------------------------------------------
+
+
+def released_by(steps: tuple[Step, ...], x: np.ndarray) -> dict[Phase, dict[str, np.ndarray]]:
+    """What each step would release of these records without noise, from records mapped by the steps before it."""
+    found: dict[Phase, dict[str, np.ndarray]] = {}
+    for step in steps:
+        if isinstance(step, ColumnScales):
+            found[Phase.SCALES] = {k: v.mean(axis=0) for k, v in sizes_of(x).items()}
+        if isinstance(step, Centred):
+            found[Phase.MOMENTS] = {"first": x.mean(axis=0)}
+        if isinstance(step, Whitened):
+            found[Phase.MOMENTS] = {"second": moment_of(x)}
+        x = prepared((step,), found, QUIET)(x)
+    return found
+
+
+ALL = [
+    (ColumnScales(0.01), UnitNorm(), Centred(0.05)),
+    (ColumnScales(0.01), UnitNorm(constant=True, lift=True), Whitened(0.1, 0.01)),
+    (UnitNorm(lift=True), Centred(0.05)),
+]
+
+
+@pytest.mark.parametrize("steps", ALL, ids=lambda s: " ".join(type(one).__name__ for one in s))
+def test_steps_one_after_another(steps: tuple[Step, ...]):
+    x = records()
+    released = released_by(steps, x)
+    found = prepared(steps, released, QUIET)(x)
+    one_by_one = x
+    for step in steps:
+        one_by_one = prepared((step,), released, QUIET)(one_by_one)
+    np.testing.assert_array_equal(found, one_by_one)
+    assert found.shape == (len(x), width_of(steps, 6)) and found.dtype == np.float32
+    assert np.linalg.norm(found, axis=1).max() <= RADIUS * CAP * (1 + 1e-6)
+    assert prepared(steps, released, QUIET)(x[:0]).shape == (0, width_of(steps, 6))
+
+
+@pytest.mark.parametrize("steps", ALL, ids=lambda s: " ".join(type(one).__name__ for one in s))
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf, -np.inf, 1e38, 1e-45])
+def test_a_wild_record_spoils_no_other(steps: tuple[Step, ...], bad: float):
+    x = records()
+    apply = prepared(steps, released_by(steps, x), QUIET)
+    with np.errstate(all="ignore"):
+        wild = apply(np.concatenate([x, np.full((1, 6), bad, np.float32)]))
+    np.testing.assert_array_equal(wild[:-1], apply(x))
+    if np.isfinite(bad):
+        assert np.isfinite(wild[-1]).all() and np.linalg.norm(wild[-1]) <= RADIUS * CAP * (1 + 1e-6)
+
+
+def test_many_records_are_mapped_in_parts_that_no_one_sees(monkeypatch):
+    from fedsofim.core import preparation
+
+    x = records(rows=1000)
+    steps = ALL[1]
+    released = released_by(steps, x)
+    whole = prepared(steps, released, QUIET)(x)
+    monkeypatch.setattr(preparation, "_AT_ONCE", 50)
+    np.testing.assert_allclose(prepared(steps, released, QUIET)(x), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_units_are_natural_only_after_a_step_that_makes_them_so():
+    assert units_of((), 10) is AS_THEY_COME
+    assert units_of((UnitNorm(),), 10) is AS_THEY_COME
+    assert units_of((Centred(0.1), UnitNorm()), 10) is AS_THEY_COME
+    for last in (Centred(0.1), Whitened(0.1, 0.1)):
+        assert units_of((UnitNorm(), last), 10) == prepared_units(10)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -1, "x", np.nan, True])
+@pytest.mark.parametrize("step", [ColumnScales, Centred, lambda share: Whitened(share, 0.1)])
+def test_a_share_that_is_no_part(step, share):
+    with pytest.raises(InputError, match="share is .*; expected a part of the budget between 0 and 1"):
+        step(share)
+
+
+@pytest.mark.parametrize("damping", [0.0, -1.0, np.nan, "x"])
+def test_a_damping_that_is_none(damping):
+    with pytest.raises(InputError, match="damping is .*; expected a number above 0"):
+        Whitened(0.1, damping)
+
+
+# --- no honest record is clipped ----------------------------------------------------------------------------
+
+
+def raw_records(exponents: list[float], signs: list[int]) -> np.ndarray:
+    """A record whose features are ±10^e; a sign of 0 is a feature of 0."""
+    x = [s * 10.0**e for s, e in zip(signs, exponents, strict=False)]
+    return np.array([x or [0.0]], np.float32)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(SPAN, min_size=1, max_size=8), st.lists(st.sampled_from([-1, 0, 1]), min_size=8, max_size=8))
+@example([0.0], [0] * 8)
+@example([-45.0, -44.5, -38.5], [1] * 8)  # subnormals, which a machine may read as 0
+@example([30.0, 30.0, 30.0], [1] * 8)
+@example([-30.0, 30.0], [1, -1] * 4)
+def test_no_records_sizes_are_longer_than_their_clip(exponents: list[float], signs: list[int]):
+    x = raw_records(exponents, signs)
+    found = sizes_of(x)
+    assert all(np.isfinite(v).all() for v in found.values())
+    length = np.sqrt(sum(np.sum(v**2) for v in found.values()))
+    assert length <= scales_norm(x.shape[1]) * (1 + 1e-6)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(SPAN, min_size=1, max_size=8),
+    st.lists(st.sampled_from([-1, 0, 1]), min_size=8, max_size=8),
+    st.booleans(),
+    st.booleans(),
+)
+@example([-45.0, -44.5, -38.5], [1] * 8, False, True)
+@example([30.0, 30.0, -30.0], [1] * 8, True, True)
+def test_unit_records_are_never_longer_than_the_clip_of_what_follows(exponents, signs, constant, lift):
+    """Centred clips at 1, Whitened [x; 1/2] at sqrt(5)/2."""
+    found = UnitNorm(constant=constant, lift=lift).fitted({}, 0.0)(raw_records(exponents, signs))
+    assert np.isfinite(found).all()
+    assert np.linalg.norm(found.astype(np.float64)) <= 1 + 1e-6
+
+
+class Listening:
+    """A door that keeps what it is asked to sum."""
+
+    def sum(self, fn, *, clip, share, label):
+        self.asked = fn, clip, share
+        return {}
+
+    def second_moment(self, fn, *, clip, share, label):
+        return self.sum(fn, clip=clip, share=share, label=label)
+
+
+@pytest.mark.parametrize("step, clip", [(ColumnScales(0.1), np.sqrt(8.5)), (Centred(0.1), 1.0),
+                                        (Whitened(0.1, 0.1), np.sqrt(1.25))])  # fmt: skip
+def test_each_release_asks_for_the_share_and_the_clip_it_states(step: Step, clip: float):
+    door, x = Listening(), jnp.asarray(unit(records(1))[0])
+    step.client(door, 6)
+    fn, asked, share = door.asked
+    assert (asked, share) == (pytest.approx(clip), 0.1)
+    given = fn(x, jnp.int32(0))
+    if isinstance(step, Centred):
+        np.testing.assert_array_equal(given, x)
+    if isinstance(step, Whitened):
+        np.testing.assert_array_equal(given, np.append(x, np.float32(0.5)))
