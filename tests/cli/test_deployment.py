@@ -180,6 +180,8 @@ def test_a_node_needs_its_key(mistake, policy: Path, tmp_path: Path, no_process)
         (["--weights", "siez"], "size"),
         (["--trust", "lokal"], "local"),
         (["--standardize-share", "2"], "share"),
+        (["--recipe", "atuo"], "did you mean 'auto'"),
+        (["--recipe", "auto", "--rounds", "0"], "rounds"),
     ],
     ids=str,
 )
@@ -215,11 +217,13 @@ def test_serve_orders_what_was_asked_for(fedsofim, tmp_path: Path, monkeypatch):
     job = ("--job", tmp_path / "job", "--test", "digits", "--patience", "5")
     fedsofim("serve", tmp_path, *job, "--method", "fedadam", "--set", "tau=0.1", "--set", "lr=0.5", "--epsilon", "2")
     fedsofim("serve", tmp_path, *job, "--epsilon", "no-privacy", "--standardize-share", "0.1", "--weights", "size")
+    fedsofim("serve", tmp_path, *job, "--recipe", "auto", "--rounds", "9", "--clip", "2.5")
     conduct = Conduct(folder=str(tmp_path / "job"), test="digits", patience=5.0)
     settings = (("lr", "0.5"), ("tau", "0.1"))
     assert asked == [
         (tmp_path, Order(method="fedadam", settings=settings, epsilon=2.0), conduct),
         (tmp_path, Order(epsilon="no-privacy", standardize=0.1, weights="size"), conduct),
+        (tmp_path, Order(recipe="auto", rounds=9, clip=2.5), conduct),
     ]
 
 

@@ -10,6 +10,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from audited import audited
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.opening import check_known
+from fedsofim.core.parameters import check_parameters, is_program
 from fedsofim.core.programs import upload_shapes
 from fedsofim.core.queries import PerRecord
 from fedsofim.core.second_opinion import check_keys
@@ -80,6 +81,55 @@ def test_a_function_that_gives_other_shapes_than_it_states_is_refused(shape, dty
     own_site(site)
     with pytest.raises(Refused, match="other shapes than it states"):
         own_site(site._replace(query=forged))
+
+
+class LooserSite(Site):
+    """Says what it likes to whoever asks again."""
+
+
+def test_a_subclass_of_a_site_is_no_site():
+    record = jax.ShapeDtypeStruct((3,), jnp.float32), jax.ShapeDtypeStruct((), jnp.int32)
+    query, _, _ = PerRecord.trace(lambda x, y: x, *record)
+    site = Site(number=0, label="sum", query=query, clip=1.0, noise=Independent(), sample=1.0, share=None)
+    assert type(own_site(site)) is Site
+    with pytest.raises(Refused):
+        own_site(LooserSite(*site))
+
+
+# --- what an equation is told -------------------------------------------------------------------------------
+
+
+class Whole(int):
+    """Equal to its number, whatever it multiplies like."""
+
+
+class Pair(tuple):
+    """Of what it holds, now."""
+
+
+class Word(str):
+    """Spelt like the one that is expected."""
+
+
+class Unwritten(ClosedJaxpr):
+    """A program that shows other equations than it runs."""
+
+
+@pytest.mark.parametrize("value", [Whole(2), Pair((1, 2)), Word("clip"), (1, (Whole(2),)), [Pair()]], ids=repr)
+def test_what_is_nearly_a_plain_value_is_refused(value):
+    check_parameters("mul", {"axes": (1, 2.0, "x", None, True, [np.float32(1), np.dtype(int)])})
+    with pytest.raises(Refused, match="told its axes"):
+        check_parameters("mul", {"axes": value})
+
+
+def test_what_is_nearly_a_program_is_none():
+    closed = jax.make_jaxpr(jnp.sin)(np.float32(0))
+    forged = Unwritten(closed.jaxpr, closed.consts)
+    assert is_program(closed) and is_program(closed.jaxpr) and not is_program(forged)
+    with pytest.raises(Refused, match="where a program should"):
+        check_known(forged)
+    with pytest.raises(Refused, match="told its body"):
+        check_parameters("scan", {"body": forged})
 
 
 # --- what a program gives -----------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""Standardising by released moments where noise has eaten the spread of a column."""
+"""Maps by released moments where noise has eaten of what they should tell."""
 
 import numpy as np
 import pytest
 
 from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.preparation import RADIUS, Whitened
 
 
 class Listening:
@@ -35,3 +36,22 @@ def test_a_column_without_spread_is_not_blown_up():
     variance = 0.01 * second
     assert scaled[:2] == pytest.approx(1 / np.sqrt(variance[:2]), rel=1e-6)
     assert scaled[2:] == pytest.approx(1 / np.sqrt(0.05 * np.mean(variance)), rel=1e-6)
+
+
+def test_the_noise_of_the_mean_is_taken_off_the_spread_that_damping_is_in_units_of():
+    """Of a second moment's noise the mean has 2/sqrt(2) of its std: 1 - |m|² is for the mean as it was without it."""
+    random, std, damping, features = np.random.default_rng(4), 0.04, 0.3, 20
+    x = random.normal(size=(500, features)) + 1.0
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    mean = x.mean(axis=0)
+    aside = np.linalg.qr(np.stack([mean, random.normal(size=features)], axis=1))[0][:, 1]
+    noisy = mean + aside * np.sqrt(features * 2.0) * std
+    moment = np.full((features + 1, features + 1), 0.25)
+    moment[:-1, :-1], moment[-1, :-1], moment[:-1, -1] = x.T @ x / len(x), noisy / 2, noisy / 2
+    values, vectors = np.linalg.eigh(moment[:-1, :-1] - np.outer(noisy, noisy))
+    values, trace = np.maximum(values, 0.0), 1 - mean @ mean
+    root = vectors / np.sqrt(values + damping * trace) @ vectors.T
+    near = noisy + 0.01 * random.normal(size=(9, features))  # too near to be cut at the cap
+    wanted = RADIUS * (near - noisy) @ root / np.sqrt(np.sum(values / (values + damping * trace)))
+    found = Whitened(0.1, damping).fitted({"second": moment}, std)(near)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)

@@ -79,7 +79,7 @@ COVARIANCE = Setup(
 
 
 def every_phase(**more):
-    """Column scales, feature moments, a one-shot release and two releases a round: each program numbers its own from 0."""
+    """Two steps of a preparation, a setup and two releases a round: each program numbers its own from 0."""
 
     def client(door, params, state, memory):
         return door.gradient(params) + door.gradient(params + 1, noise=2.0), memory

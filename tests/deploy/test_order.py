@@ -45,6 +45,17 @@ def test_what_a_config_does_not_mention_has_its_default():
     assert from_config({}) == (Order(), Conduct())
     assert from_config({"rounds": 3, "ask-first": False}) == (Order(rounds=3), Conduct(ask_first=False))
     assert from_config({"epsilon": 2})[0].epsilon == 2.0  # a whole number is a number
+    assert from_config({"clip": 2})[0].clip == 2.0
+
+
+@pytest.mark.parametrize("key", ["method", "rounds", "clip", "weights"])
+def test_what_is_left_to_the_recipe_is_written_as_nothing(key: str):
+    """Flower's table has no None, and nought would be an order like any other."""
+    assert to_config(Order(), Conduct())[key] == ""
+    assert getattr(from_config({key: ""})[0], key) is None
+    for other in ("epsilon", "clients", "seed"):
+        with pytest.raises(InputError, match=other):
+            from_config({other: ""})
 
 
 WRONG = [
@@ -52,7 +63,7 @@ WRONG = [
     ({"resume": "false"}, "resume"), ({"resume": 1}, "resume"), ({"method": 3}, "method"), ({"folder": 1}, "folder"),
     ({"epsilon": "0.5"}, "epsilon"), ({"epsilon": "none"}, "epsilon"), ({"ask_first": True}, "ask-first"),
     ({"attempt": 3}, "attempts"), ({"weights": "siez"}, "size"), ({"trust": "lokal"}, "local"),
-    ({"settings": "lr"}, "lr"),
+    ({"settings": "lr"}, "lr"), ({"recipe": "atuo"}, "auto"), ({"recipe": 1}, "recipe"), ({"weights": 1}, "weights"),
 ]  # fmt: skip
 
 

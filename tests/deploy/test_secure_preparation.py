@@ -38,8 +38,8 @@ def order(**changed: Any) -> Order:
 @pytest.mark.slow
 def test_the_sums_are_the_weighted_means_of_what_was_clipped(tmp_path: Path):
     """The recipe's three phases with hardly any noise: released and trained as the simulator does without."""
-    policies = summing_nodes(tmp_path, epsilon=1e10, smallest_multiplier=1e-9)
-    now = finish(policies, start(policies, order(epsilon=1e9)))
+    policies = summing_nodes(tmp_path, epsilon=1e9, smallest_multiplier=1e-9)
+    now = finish(policies, start(policies, order(epsilon=1e8)))
     assert list(now.released) == [Phase.SCALES, Phase.MOMENTS]
     run = fs.train(SMALL, budget=NO_PRIVACY, rounds=1, preparation=now.plan.preparation)
     for phase, means in run.prepared.released.items():
@@ -53,8 +53,8 @@ def test_the_sums_are_the_weighted_means_of_what_was_clipped(tmp_path: Path):
 @pytest.mark.parametrize("weights", ["uniform", "size"])
 def test_what_travels_of_a_second_moment_is_its_half(tmp_path: Path, monkeypatch, weights: str):
     prepare_by(monkeypatch, UnitNorm(), Whitened(0.5, 0.25))
-    policies = summing_nodes(tmp_path, epsilon=1e10, smallest_multiplier=1e-9)
-    now = start(policies, order(epsilon=1e9, weights=weights))
+    policies = summing_nodes(tmp_path, epsilon=1e9, smallest_multiplier=1e-9)
+    now = start(policies, order(epsilon=1e8, weights=weights))
     uploads = ask_all(policies, now)
     assert {u["upload0"].shape for u in uploads.values()} == {(10,)}  # of 4 x 4
     assert faults(now, uploads) == {}

@@ -20,10 +20,11 @@ from fedsofim.recipes.recipe import Choices, Situation, numbers, share_for, spre
 
 CLIP = 3.0  # of gradients of prepared records, whose features are about 5 long
 FEW = 64  # features: with fewer, what a linear head can express is the limit, so square roots go beside them
-QUIET = 0.01  # a mean gradient's noise, in units of the clip, below which more features and curvature pay
-SHARP = 0.01  # noise of the second moment's eigenvalues, of a trace of 1, below which it is worth having
+CLEAR = 0.02  # a mean gradient's noise, in units of the clip, below which they pay with more features too
+QUIET = 0.002  # and below which more rounds do
+SHARP = 0.006  # noise of the second moment's eigenvalues, of a trace of 1, below which it is worth having
 DAMPING = 2.0  # times that noise
-ROUNDS = (50, 70)  # with much noise, with little
+ROUNDS = (40, 70)  # with much noise, with little
 BITS = (1.0, 3.0)  # noise of a column's size that is good enough: with few features, with many
 KNOWN = 1.5  # noise of a column's size, in bits, up to which a record's length is worth keeping
 LOST = 5.0  # and beyond which it would say nothing
@@ -64,7 +65,7 @@ def _preparation(situation: Situation) -> tuple[tuple[Step, ...], tuple[tuple[st
     features, noise = situation.shape[0], situation.noise
     few = features < FEW
     scales, bits, why_scales = _scales(features, noise, few)
-    lift = few or spread(noise, numbers(2 * features, situation.classes)) < QUIET
+    lift = few or spread(noise, numbers(2 * features, situation.classes)) < CLEAR
     unit = UnitNorm(constant=few and bits <= KNOWN, lift=lift)
     moments, why_moments = _moments(unit.width(features), noise)
     beside = "with square roots beside them: " + (f"fewer than {FEW} features" if few else "there is little noise")

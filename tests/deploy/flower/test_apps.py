@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nodes import charges, start, write_records
+from nodes import SMALL, charges, make_nodes, start, write_records
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
 from fake_grid import FIRST, FakeClock, FakeGrid, numbered, told
 from fedsofim.deploy import processes
-from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, restore
+from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS, restore
 from fedsofim.deploy.flower import messages, server_app
 from fedsofim.deploy.flower.messages import ask_message, holding_message, query_message
 from fedsofim.deploy.node import answer
@@ -39,6 +39,24 @@ def test_the_server_app_writes_how_it_ended(tmp_path: Path, nodes: list[Policy])
     with pytest.raises(SystemExit):
         server_app.run(FakeGrid(numbered(nodes)), config(tmp_path / "job"), FakeClock())
     assert "a job is here already" in json.loads((tmp_path / "job" / OUTCOME).read_text())["failed"]
+
+
+@pytest.mark.slow
+def test_the_recipes_model_is_measured_on_records_as_they_come(tmp_path: Path):
+    """Its preparation is applied to the coordinator's test records too; the file of the job is all that one needs."""
+    d, nodes = SMALL.dataset, make_nodes(tmp_path / "nodes", epsilon=100.0)
+    np.savez(tmp_path / "d.npz", x_train=d.x_train, y_train=d.y_train, x_test=d.x_test, y_test=d.y_test)
+    order = {"recipe": "auto", "method": "", "settings": "", "epsilon": 100.0, "rounds": 2}
+    folder = tmp_path / "job"
+    server_app.run(FakeGrid(numbered(nodes)), config(folder, test=str(tmp_path / "d.npz"), **order), FakeClock())
+    assert json.loads((folder / OUTCOME).read_text()) == {"finished": 2}
+    end = restore(folder / CHECKPOINT)
+    assert [table["step"] for table in end.job.preparation] == ["ColumnScales", "UnitNorm", "Centred"]
+    accuracy = 100 * float(np.mean(end.predict(d.x_test) == d.y_test))
+    progress = json.loads((folder / PROGRESS).read_text())
+    assert f"accuracy {round(accuracy, 4)}" in progress["text"]
+    assert (progress["round"], progress["rounds"]) == (2, 2)
+    assert "fedsofim, 2 rounds, clip 3, weights size, ColumnScales > UnitNorm > Centred" in progress["job"]
 
 
 @pytest.mark.parametrize("key", ["weights", "trust"])
