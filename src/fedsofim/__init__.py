@@ -2,9 +2,9 @@
 
 >>> import fedsofim as fs
 >>> data = fs.load("digits")
->>> run = fs.train(fs.split(data, clients=4, iid=True), fs.fedsofim(), fs.Budget(epsilon=5, delta=1e-5), rounds=20)
+>>> run = fs.train(fs.split(data, clients=4, iid=True), budget=fs.Budget(epsilon=5, delta=1e-5))
 >>> f"{run.plan.releases} releases, epsilon {run.plan.epsilon:.4f}"
-'20 releases, epsilon 5.0000'
+'42 releases, epsilon 5.0000'
 """
 
 from importlib.metadata import version
@@ -16,6 +16,7 @@ from fedsofim.core.gaussian import delta_of, epsilon_of, mu_of
 from fedsofim.core.method import Method, OneGradient, Setup, server_method
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.plan import Plan, make_plan
+from fedsofim.core.preparation import Centred, ColumnScales, UnitNorm, Whitened
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.errors import InputError, Refused
@@ -38,6 +39,8 @@ __version__ = version("fedsofim")
 __all__ = [
     "NO_PRIVACY",
     "Budget",
+    "Centred",
+    "ColumnScales",
     "Dataset",
     "Door",
     "Facts",
@@ -52,6 +55,8 @@ __all__ = [
     "Run",
     "Setup",
     "Split",
+    "UnitNorm",
+    "Whitened",
     "__version__",
     "adafedprox",
     "by_owner",

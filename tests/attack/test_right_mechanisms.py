@@ -16,6 +16,7 @@ from fedsofim.core.budget import Budget
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import OneGradient, server_method
 from fedsofim.core.phase import Phase
+from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whitened
 from fedsofim.errors import InputError
 from fedsofim.methods import make
 from method_helpers import TWO_LEAVES
@@ -63,6 +64,30 @@ def test_feature_moments():
     """Mean and mean square cannot both be turned round: with 64 features, 98.5 % of the sensitivity can be reached."""
     found = attacked(preparation=(FeatureMoments(share=0.5),), phases=(Phase.MOMENTS,), features=64)
     assert ratio(found) == pytest.approx(0.985, abs=0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step, phase, reached",
+    [
+        (Centred(0.5), Phase.MOMENTS, 1.0),
+        (Whitened(0.5, 0.1), Phase.MOMENTS, 0.8),
+        (ColumnScales(0.5), Phase.SCALES, 0.5),
+    ],
+    ids=["mean", "second moment", "column scales"],
+)
+def test_releases_of_a_preparation(step: Step, phase: Phase, reached: float):
+    """A mean can be turned round. The halves in [x; 1/2] keep records from right angles, and sizes mostly have one
+    sign: there the worst pair is less than what is paid for.
+    """
+    found = attacked(preparation=(step,), phases=(phase,))
+    assert reached - 0.15 < ratio(found) < 1.1
+
+
+def test_steps_are_attacked_one_by_one():
+    for steps in ((UnitNorm(),), (ColumnScales(0.1), Centred(0.1))):
+        with pytest.raises(InputError, match=r"expected at most one step, one that releases something"):
+            attacked(preparation=steps)
 
 
 @pytest.mark.slow

@@ -6,8 +6,11 @@ import jax
 import pytest
 
 from fedsofim.core.audit import output_names
+from fedsofim.core.gaussian import epsilon_of
 from fedsofim.core.mechanisms import Independent, Mischarged
 from fedsofim.core.method import OneGradient
+from fedsofim.core.phase import Phase
+from fedsofim.core.sampled import Sampled, epsilon_of_sampled
 from fedsofim.errors import InputError
 from stranger import priced
 
@@ -45,3 +48,15 @@ def test_the_papers_multiplier_is_in_units_of_the_clip(clip: float):
     assert plan.sigma_g == pytest.approx(math.sqrt(2) * multiplier, rel=1e-12)
     shared = priced(OneGradient(), clip=clip, trust="secure-sum", sizes=(8, 8))
     assert shared.sigma_g == pytest.approx(multiplier, rel=1e-12)
+
+
+def test_all_phases_but_the_rounds_happen_once():
+    assert {phase: phase.times(70) for phase in Phase} == dict.fromkeys(Phase, 1) | {Phase.ROUND: 70}
+
+
+@pytest.mark.parametrize("large, delta", [(150.0, 1e-5), (2.0, 1e-12)], ids=["losses too far up", "delta too small"])
+def test_where_sampling_is_not_looked_at_it_costs_what_reading_all_records_costs(large: float, delta: float):
+    """Every release once for each time it happens, and whatever else was released beside them."""
+    sampled = [Sampled(large, 0.5, 3), Sampled(0.5 * large, 0.1, 2)]
+    wanted = math.sqrt(0.7**2 + 3 * large**2 + 2 * (0.5 * large) ** 2)
+    assert epsilon_of_sampled(0.7, sampled, delta) == pytest.approx(epsilon_of(wanted, delta), rel=1e-12)

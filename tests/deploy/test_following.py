@@ -31,7 +31,7 @@ def at_each_look(monkeypatch, *acts: tuple[Path, dict[str, Any]]) -> None:
         path, facts = left.pop(0)
         path.write_text(json.dumps(facts))
 
-    monkeypatch.setattr(following.time, "sleep", sleep)
+    monkeypatch.setattr("fedsofim.deploy.following.time.sleep", sleep)
 
 
 def test_what_the_recipe_chose_is_said_when_it_is_known(job: Path, monkeypatch, capsys):
@@ -53,6 +53,6 @@ def test_what_the_recipe_chose_is_said_when_it_is_known(job: Path, monkeypatch, 
 
 def test_a_job_that_failed_before_it_began(job: Path, monkeypatch, capsys):
     at_each_look(monkeypatch, (job / OUTCOME, {"failed": "nobody came"}))
-    with pytest.raises(InputError, match="nobody came. When that is settled"):
+    with pytest.raises(InputError, match=r"nobody came\. When that is settled"):
         follow(job.parent / "server", Order(method="fedgd", rounds=3), Conduct(folder=str(job)))
     assert capsys.readouterr().out == "run 7 submitted: fedgd, 3 nodes\n"

@@ -14,6 +14,7 @@ from fedsofim.core.clipping import GUARD
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.models import softmax_head
 from fedsofim.core.phase import Phase
+from fedsofim.core.preparation import Centred, ColumnScales, Whitened
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.checkpoint import restore, save
 from fedsofim.deploy.job_state import JobState, choices_of
@@ -113,14 +114,17 @@ def test_a_method_by_hand_in_the_recipes_preparation(tmp_path: Path):
 # --- what it costs ------------------------------------------------------------------------------------------
 
 
+LABELS = {ColumnScales: "column scales", Centred: "feature mean", Whitened: "feature second moment"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "epsilon, shares",
-    [(1.0, {"feature mean": 0.05}), (1e4, {"column scales": 0.002, "feature second moment": 0.1})],
-)
-def test_every_phase_is_in_the_ledger_with_its_share(tmp_path: Path, epsilon: float, shares: dict[str, float]):
+@pytest.mark.parametrize("epsilon, phases", [(1.0, 1), (1e4, 2)])
+def test_every_phase_is_in_the_ledger_with_its_share(tmp_path: Path, epsilon: float, phases: int):
     nodes = make_nodes(tmp_path, epsilon=epsilon, smallest_multiplier=1e-6)
     now = finish(nodes, start(nodes, Order(recipe="auto", epsilon=epsilon, rounds=2)))
+    steps: list[Any] = [step for step in now.plan.preparation if step.phase is not None]
+    shares = {LABELS[type(step)]: step.share for step in steps}
+    assert len(shares) == phases
     for policy in nodes:
         assert spent(policy) == pytest.approx(epsilon, rel=1e-6)
         lines = [line for _, line in Account(policy.ledger).entries()]

@@ -71,7 +71,7 @@ PLAIN = {
         scale_by_step(None, lambda d: sign_step(f, d)),
     ),
     "fedsofim": lambda f: optax.chain(
-        scale_by_sofim(rho=0.5, beta=0.9, direction="momentum"),
+        scale_by_sofim(rho=0.5, beta=0.9, direction="momentum", bias_correction=False),
         scale_by_step(None, lambda d: sofim_step(f, d, 0.5, 0.9)),
     ),
 }

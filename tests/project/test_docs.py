@@ -51,7 +51,7 @@ def test_the_method_in_contributing_is_the_example_and_is_calibrated():
     code = blocks("CONTRIBUTING.md")[0]
     assert code == (EXAMPLES / "heavyball.py").read_text()
     assert len(code.splitlines()) < 40
-    run = train(make_toy(), make(str(EXAMPLES / "heavyball.py")), Budget(20.0), rounds=10, clip=2.0)
+    run = train(make_toy(), make(str(EXAMPLES / "heavyball.py")), Budget(20.0), rounds=10, clip=2.0, recipe="paper")
     assert run.plan.releases == 20
     assert run.plan.epsilon == pytest.approx(20.0)
 
@@ -71,7 +71,7 @@ def test_the_leaky_one_is_refused_with_the_message_shown():
     exec(code, space)
     method = Method("leaky", space["leaky"], lambda mean, state, params, facts: (params, state))
     with pytest.raises(Refused) as refused:
-        train(make_toy(), method, Budget(1.0), rounds=2)
+        train(make_toy(), method, Budget(1.0), rounds=2, recipe="paper")
     shown = " ".join(line.lstrip("> ") for line in page.splitlines() if line.startswith("> "))
     assert str(refused.value) == shown
 

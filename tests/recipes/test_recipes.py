@@ -45,34 +45,40 @@ def digits() -> Split:
 # --- choices ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
+@pytest.mark.parametrize("name", [name for name in SITUATIONS if name != "images"])
 def test_auto_makes_sense_of_every_situation(name: str):
     situation = SITUATIONS[name]
     found = choose("auto", situation)
     assert found == choose("auto", situation) and found.recipe == "auto"
     assert found.method in PUBLISHED and make(found.method, dict(found.settings)).name == found.method
     assert found.rounds >= 1 and found.clip > 0 and found.weights == "size" and found.start == 0.0
-    if len(situation.shape) > 1:
-        assert found.preparation == ()
-        return
+    features: int = situation.shape[0]
     assert isinstance(found.preparation[-1], Centred | Whitened)
     assert sum(isinstance(step, UnitNorm) for step in found.preparation) == 1
-    assert width_of(found.preparation, situation.shape[0]) <= 2 * (situation.shape[0] + 1)
+    assert width_of(found.preparation, features) <= 2 * (features + 1)
     shares = [step.share for step in found.preparation if isinstance(step, ColumnScales | Centred | Whitened)]
     assert all(0 < share < 1 for share in shares) and sum(shares) <= 0.15 + 1e-9
     phases = [step.phase for step in found.preparation if step.phase is not None]
     assert len(set(phases)) == len(phases)  # each is charged once
 
 
-@pytest.mark.parametrize("name", SITUATIONS)
+def test_images_are_the_papers_but_for_their_weights():
+    found, theirs = choose("auto", SITUATIONS["images"]), choose("paper", PLAIN)
+    assert replace(found, recipe="paper", weights="uniform", why=theirs.why) == theirs
+    assert (found.recipe, found.weights, found.preparation) == ("auto", "size", ())
+    said = dict(found.why)
+    assert "left as they are" in said["features"] and "clip, rounds, method as the paper's" in said["features"]
+    assert said["weights"].startswith("size")
+
+
+@pytest.mark.parametrize("name", [name for name in SITUATIONS if name != "images"])
 def test_the_reason_of_every_choice_is_given(name: str):
     found = choose("auto", SITUATIONS[name])
     said = dict(found.why)
-    rows = len(SITUATIONS[name].shape) == 1
-    wanted = {"features", "clip", "weights", "start", "rounds", "step"} | ({"columns", "records"} if rows else set())
+    wanted = {"columns", "records", "features", "clip", "weights", "start", "rounds", "method", "step"}
     assert set(said) == wanted and len(said) == len(found.why)
     assert said["clip"].startswith(f"{found.clip:g}") and said["rounds"].startswith(f"{found.rounds}")
-    assert said["weights"].startswith(found.weights)
+    assert said["weights"].startswith(found.weights) and said["method"].startswith(found.method)
     for step in found.preparation:
         if isinstance(step, ColumnScales):
             assert f"{step.share:.1%}" in said["columns"]
@@ -83,7 +89,7 @@ def test_the_reason_of_every_choice_is_given(name: str):
         if isinstance(step, UnitNorm):
             assert ("square roots" in said["records"]) == step.lift
             assert ("length kept" in said["records"]) == step.constant
-    if rows and not isinstance(found.preparation[0], ColumnScales):
+    if not isinstance(found.preparation[0], ColumnScales):
         assert "left in their units" in said["columns"]
 
 

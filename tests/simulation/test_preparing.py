@@ -131,11 +131,20 @@ def test_secure_sum_has_less_noise_in_a_preparation_but_not_in_a_setup():
 def test_predictions_take_raw_records_and_agree_with_the_accuracy(digits):
     run = train(digits, budget=Budget(5.0), rounds=10)
     data = digits.dataset
-    assert run.split is digits and run.plan.shape != data.x_train.shape[1:]
+    assert run.split is digits and len(run.plan.preparation) == 3
     guess = run.predict(data.x_test)
     assert 100 * np.mean(guess == data.y_test) == pytest.approx(run.final_accuracy, abs=1e-3)
     assert np.array_equal(run.predict(data.x_test[:1]), guess[:1])  # a record by itself, and no other form
     assert run.prepared.steps == run.plan.preparation == run.chosen.preparation
+
+
+@pytest.mark.slow
+def test_records_with_square_roots_beside_them_are_predicted_raw_too(toy):
+    run = train(toy, fedgd(), Budget(5.0), 3, preparation=LARGER)
+    data = toy.dataset
+    assert run.plan.shape == (10,) and run.params.shape == (11, 3)
+    found = 100 * np.mean(run.predict(data.x_test) == data.y_test)
+    assert found == pytest.approx(run.final_accuracy, abs=1e-3)
 
 
 @pytest.mark.slow

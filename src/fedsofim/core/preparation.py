@@ -173,7 +173,7 @@ def _sizes(x: Any, y: Any) -> dict[str, Any]:
     relative = jnp.clip((size - largest) / _BITS + 1, -1.0, 1.0)
     return {
         "size": jnp.where(there, relative, 0.0),
-        "there": jnp.where(there, _COUNT, 0.0),
+        "there": _COUNT * there.astype(x.dtype),
         "largest": jnp.clip(largest / _REACH, -1.0, 1.0),
     }
 

@@ -51,6 +51,8 @@ def read_programs(
     clients: dict[Phase, tuple[Callable, Inputs]] = {}
     for i, step in enumerate(preparation):
         if step.phase is not None:
+            if step.phase in clients:
+                raise InputError(f"two steps of the preparation release in the phase '{step.phase}'; expected one")
             shape = shape_after(preparation[:i], public.shape)
             given = replace(once, records=record_shapes(public, shape))
             clients[step.phase] = program_of(step, shape[0]), given

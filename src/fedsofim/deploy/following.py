@@ -10,7 +10,7 @@ from fedsofim.deploy.checkpoint import OUTCOME, PROGRESS
 from fedsofim.deploy.order import Conduct, Order, to_config
 from fedsofim.deploy.processes import register, run_status, submit
 from fedsofim.errors import InputError
-from fedsofim.progress import SILENT, progress_bar
+from fedsofim.progress import progress_bar
 
 _LOOK = 0.5  # seconds between looks at the job's folder
 _ASK = 15.0  # seconds between questions to the SuperLink whether the run is alive
@@ -38,15 +38,14 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
 
 def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
     """How the run ended. How many rounds it has is known when the nodes have introduced themselves, not before."""
-    asked, seen, bar = time.monotonic(), -1, SILENT
+    asked, seen, bar = time.monotonic(), 0, None
     with contextlib.ExitStack() as shown:
         while True:
             done = _facts(job / PROGRESS)
-            if seen < 0 and "rounds" in done:
-                seen = 0
+            if bar is None and "rounds" in done:
                 print(done.get("job", ""), flush=True)
                 bar = shown.enter_context(progress_bar("rounds", done["rounds"]))
-            if done.get("round", 0) > seen:
+            if bar is not None and done.get("round", 0) > seen:
                 seen = done["round"]
                 bar.at(seen)
                 if not bar.shown:

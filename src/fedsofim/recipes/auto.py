@@ -5,6 +5,7 @@ units of the clip, if it had all of the budget. The constants were fixed on vali
 """
 
 import math
+from dataclasses import replace
 
 from fedsofim.core.preparation import (
     Centred,
@@ -16,6 +17,7 @@ from fedsofim.core.preparation import (
     second_moment_noise,
     width_of,
 )
+from fedsofim.recipes.paper import paper
 from fedsofim.recipes.recipe import Choices, Situation, numbers, share_for, spread
 
 CLIP = 3.0  # of gradients of prepared records, whose features are about 5 long
@@ -32,9 +34,10 @@ LOST = 5.0  # and beyond which it would say nothing
 
 def auto(situation: Situation) -> Choices:
     """Every choice, from public numbers."""
-    rows = len(situation.shape) == 1
-    steps, why = _preparation(situation) if rows else ((), (("features", "left as they are: they are no rows"),))
-    features = width_of(steps, situation.shape[0]) if rows else math.prod(situation.shape)
+    if len(situation.shape) != 1:
+        return _unprepared()
+    steps, why = _preparation(situation)
+    features = width_of(steps, situation.shape[0])
     loud = spread(situation.noise, numbers(features, situation.classes))
     rounds = ROUNDS[loud < QUIET]
     return Choices(
@@ -49,16 +52,29 @@ def auto(situation: Situation) -> Choices:
         why=(
             *why,
             ("clip", f"{CLIP:g}: 0.6 of a prepared record's length"),
-            ("weights", "size: every record counts alike, which has the least noise"),
+            _SIZE,
             ("start", "zero: a random one would have to be unlearned"),
             (
                 "rounds",
-                f"{rounds}: all releases together leave the mean gradient a noise of {loud:.2g} of the clip; "
-                f"{ROUNDS[0]} rounds from {QUIET:g} on, {ROUNDS[1]} below",
+                f"{rounds}: one release with all of the budget would leave a mean gradient a noise of {loud:.2g} "
+                f"of the clip; {ROUNDS[0]} rounds from {QUIET:g} on, {ROUNDS[1]} below",
             ),
-            ("step", "from rounds, clip, noise and classes; rho a hundredth of the clip squared, momentum 0.8"),
+            ("method", "fedsofim; rho a hundredth of the clip squared, momentum 0.8"),
+            ("step", "from rounds, clip, noise, classes, and how long the first released gradient is"),
         ),
     )
+
+
+_SIZE = ("weights", "size: every record counts alike, which has the least noise")
+
+
+def _unprepared() -> Choices:
+    """For records that are no rows of features, images for example: the paper's protocol with better weights."""
+    why = (
+        ("features", "left as they are: they are no rows of features; clip, rounds, method as the paper's"),
+        _SIZE,
+    )
+    return replace(paper(), recipe="auto", weights="size", why=why)
 
 
 def _preparation(situation: Situation) -> tuple[tuple[Step, ...], tuple[tuple[str, str], ...]]:

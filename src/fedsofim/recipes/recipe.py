@@ -79,8 +79,8 @@ def _recipes() -> dict[str, Recipe]:
 def share_for(noise: float, wanted: float, least: float, most: float) -> float:
     """The part of mu² that brings a release's noise down to what is wanted, within bounds. Noise falls with its root.
 
-    >>> share_for(0.02, wanted=0.1, least=0.01, most=0.05), share_for(1.0, wanted=0.1, least=0.01, most=0.05)
-    (0.04, 0.05)
+    >>> share_for(0.05, wanted=0.5, least=0.001, most=0.05), share_for(1.0, wanted=0.5, least=0.001, most=0.05)
+    (0.010000000000000002, 0.05)
     """
     return min(max((noise / wanted) ** 2, least), most)
 

@@ -1,9 +1,9 @@
 """How far a budget can go on given features: an idealised estimator, for research. It reads the records in the clear.
 
 θ_λ minimises the mean cross-entropy of the prepared records plus λ/2·|θ|². An estimator that knew the curvature H
-there, and spent the whole budget on one gradient at the optimum, would answer θ_λ + (H + λI)⁻¹·ξ, with ξ the noise of that one
-release, N(0, (2c·a/mu)²) per coordinate, a the noise gain of the mean. No optimizer that releases gradients with clip c
-does better than its best λ, up to what clipping and the releases of a preparation change: a guide, not a theorem.
+there, and spent the whole budget on one gradient at the optimum, would answer θ_λ + (H + λI)⁻¹·ξ, with ξ the noise of
+that one release, N(0, (2c·a/mu)²) per coordinate, a the noise gain of the mean. An optimizer that releases gradients
+with clip c should not beat its best λ, but for what clipping and a preparation change: a guide, not a theorem.
 """
 
 from collections.abc import Sequence
