@@ -1,5 +1,7 @@
 """Equations that no honest trace has: each is refused for what it says it does, whatever its name is."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,12 +10,13 @@ from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Literal
 
 from audited import audited
+from fedsofim.core import second_opinion
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.opening import check_known
 from fedsofim.core.parameters import check_parameters, is_program
 from fedsofim.core.programs import upload_shapes
 from fedsofim.core.queries import PerRecord
-from fedsofim.core.second_opinion import check_keys
+from fedsofim.core.second_opinion import Seen, check_keys, confirm
 from fedsofim.core.site import Site, own_site
 from fedsofim.errors import Refused
 
@@ -122,6 +125,15 @@ def test_what_is_nearly_a_plain_value_is_refused(value):
         check_parameters("mul", {"axes": value})
 
 
+@pytest.mark.parametrize("base, module", [(object, "jax.lax"), (np.float64, "numpy"), (tuple, "jax._src.lax.slicing")])
+def test_a_class_that_says_it_is_from_elsewhere_is_looked_for_there(base, module):
+    forged = type("Setting", (base,), {"__module__": module})
+    with pytest.raises(Refused, match="told its mode by a Setting"):
+        check_parameters("gather", {"mode": forged()})
+    assert isinstance(jax.lax.GatherScatterMode.CLIP, jax.lax.GatherScatterMode)
+    check_parameters("gather", {"mode": jax.lax.GatherScatterMode.CLIP})
+
+
 def test_what_is_nearly_a_program_is_none():
     closed = jax.make_jaxpr(jnp.sin)(np.float32(0))
     forged = Unwritten(closed.jaxpr, closed.consts)
@@ -146,3 +158,18 @@ def test_keys_that_nobody_used_are_all_different():
     check_keys([one, one + 1])
     with pytest.raises(Refused, match="same noise"):
         check_keys([one, one + 1, one])
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 5, 1000])
+def test_the_second_opinion_looks_at_rounds_that_happen(rounds: int, monkeypatch: pytest.MonkeyPatch):
+    """At the first, at the last, at others between them, and at all of a few; keys of two rounds must differ."""
+    seen: list[int] = []
+
+    def look(t: int, key: int, size: float) -> Seen:
+        seen.append(t)
+        return Seen([np.zeros(1), np.zeros(1)], [np.array([[7, 7, t]], np.uint32)])
+
+    monkeypatch.setattr(second_opinion, "_compiled", lambda program, inputs: look)
+    confirm(SimpleNamespace(outputs=jax.tree.structure((0, 0))), None, rounds)  # type: ignore[arg-type]
+    assert (min(seen), max(seen)) == (0, rounds - 1)
+    assert len(set(seen)) == min(rounds, second_opinion.ROUNDS)

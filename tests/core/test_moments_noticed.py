@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedsofim.core.feature_moments import FeatureMoments
-from fedsofim.core.preparation import RADIUS, Whitened
+from fedsofim.core.preparation import RADIUS, ColumnScales, Whitened
 
 
 class Listening:
@@ -55,3 +55,13 @@ def test_the_noise_of_the_mean_is_taken_off_the_spread_that_damping_is_in_units_
     wanted = RADIUS * (near - noisy) @ root / np.sqrt(np.sum(values / (values + damping * trace)))
     found = Whitened(0.1, damping).fitted({"second": moment}, std)(near)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_that_differ_by_noise_only_share_one_unit(seed: int):
+    """Noise alone moves each column by three bits here, more than MIXED: it must not be taken for units."""
+    random, std, columns = np.random.default_rng(seed), 0.15, 100
+    exact = {"size": np.full(columns, 0.75), "there": np.full(columns, 0.5), "largest": np.array(0.1)}
+    released = {k: v + std * random.normal(size=v.shape) for k, v in exact.items()}
+    scaled = ColumnScales(0.1).fitted(released, std)(np.ones((1, columns), np.float32))
+    assert np.ptp(scaled) == 0

@@ -10,7 +10,18 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "fedsofim"
-ROOMS = ["native", "data", "core", "methods", "simulation", "experiments", "deploy", "attack", "cli"]  # in their order
+ROOMS = [
+    "native",
+    "data",
+    "core",
+    "methods",
+    "recipes",
+    "simulation",
+    "experiments",
+    "deploy",
+    "attack",
+    "cli",
+]  # in their order
 FOLDERS = ("src", "tests", "benchmarks", "examples", "experiments", "scripts")
 PYTHON = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
 

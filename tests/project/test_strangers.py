@@ -89,7 +89,7 @@ def test_a_method_a_model_and_a_dataset_of_ones_own(site: Path, folder: Path, be
     args = ("--method", method, "--model", model, "--dataset", dataset, "--set", "local_steps=3", "--rounds", 4)
     answer = json.loads(fedsofim(site, folder, "run", *args, "--clients", 3, "--epsilon", 8, "--json"))
     assert (answer["method"], answer["dataset"]) == ("heavyball", "rings")
-    assert answer["releases"] == 12  # three local steps in each of four rounds
+    assert answer["releases"] == 14  # three local steps in each of four rounds, and the two of the preparation
     assert answer["epsilon"] == pytest.approx(8)
 
 

@@ -10,8 +10,7 @@ from fedsofim.cli.tables import out
 from fedsofim.core.plan import Trust
 from fedsofim.errors import one_of
 from fedsofim.progress import progress_bar
-from fedsofim.simulation.limit import RIDGES
-from fedsofim.simulation.limit import limit as limit_of
+from fedsofim.simulation.limit import RIDGES, idealised
 
 
 @grouped
@@ -28,7 +27,7 @@ def limit(
     trust = cast(Trust, one_of("trust", trust, get_args(Trust)))
     split, asked = deal.deal(data), budget.budget()
     with progress_bar(f"limit on {split.dataset.name}", len(RIDGES)) as progress:
-        found = limit_of(split, asked, recipe=recipe, trust=trust, seed=seed, progress=progress)
+        found = idealised(split, asked, recipe=recipe, trust=trust, seed=seed, progress=progress)
     if json_:
         print(json.dumps(found.summary()))
         return

@@ -21,7 +21,7 @@ from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.preparation import Step, units_of
-from fedsofim.core.programs import Public, read_programs, shape_after
+from fedsofim.core.programs import Public, check_preparation, read_programs, shape_after
 from fedsofim.core.records import block_shape
 from fedsofim.core.site import MAX_SITES, check_clip
 from fedsofim.errors import InputError, expect_whole, is_whole, one_of
@@ -167,6 +167,7 @@ def make_plan(
     then what that spends at the budget's delta.
     """
     _check(sizes, rounds, clip, trust, weights)
+    check_preparation(preparation)
     _check_noise(budget, multiplier)
     sizes = tuple(int(s) for s in sizes)
     public = Public(

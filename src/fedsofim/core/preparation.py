@@ -137,7 +137,8 @@ class ColumnScales:
     A record gives, with l_j = log2|x_j| and l its largest: (l_j - l)/12 + 1, cut at -1, and 1/2, for every x_j that is
     not 0, and l/30, cut at ±1. Each column has at most 1 + 1/4, so the whole at most 5p/4 + 1 squared: the clip.
     All features times 1000 add the same number to l and change no other: the mapped records stay what they were.
-    Columns whose sizes differ by less than MIXED bits (standard deviation, noise taken off) share one unit.
+    Columns share one unit unless they differ by MIXED bits (standard deviation, noise taken off), or one of them is
+    surely FAR bits from the middle, which many 0/1 columns would hide.
     """
 
     share: float
@@ -157,7 +158,7 @@ class ColumnScales:
         return lambda x: (x * scale).astype(np.float32)
 
 
-MIXED = 2.5
+MIXED, FAR = 2.5, 5.0
 _BITS, _REACH, _COUNT = 12.0, 30.0, 0.5
 
 
@@ -187,6 +188,8 @@ def _exponents(released: Released, std: float) -> np.ndarray:
     weight = 1 / (noise + MIXED**2)
     middle = float(np.sum(weight * mean) / np.sum(weight))
     spread = max(float(np.sum(weight * ((mean - middle) ** 2 - noise)) / np.sum(weight)), 0.0)
+    far = np.max(np.abs(mean - middle) - 3 * np.sqrt(noise)) > FAR
+    spread = max(spread, MIXED**2) if far else spread
     believed = spread / (spread + noise) if spread >= MIXED**2 else 0.0  # else they share one unit
     overall = _REACH * float(np.clip(found["largest"], -1, 1))
     return overall + middle + believed * (mean - middle)

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 
 from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, pair
 from fedsofim.core.door import Facts
+from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
-from fedsofim.core.preparation import Step, program_of, units_of, width_of
+from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whitened, program_of, units_of, width_of
 from fedsofim.core.records import Records
 from fedsofim.core.second_opinion import confirm
 from fedsofim.core.site import MAX_SITES
@@ -46,13 +47,12 @@ def read_programs(
     `public.shape` is that of the records as they come; the rounds see them prepared.
     """
     _check_functions(method, model)
+    check_preparation(preparation)
     inputs, facts = input_shapes(method, model, public, preparation), public.facts(preparation)
     once = replace(inputs, state=(), memory=())
     clients: dict[Phase, tuple[Callable, Inputs]] = {}
     for i, step in enumerate(preparation):
         if step.phase is not None:
-            if step.phase in clients:
-                raise InputError(f"two steps of the preparation release in the phase '{step.phase}'; expected one")
             shape = shape_after(preparation[:i], public.shape)
             given = replace(once, records=record_shapes(public, shape))
             clients[step.phase] = program_of(step, shape[0]), given
@@ -76,6 +76,20 @@ def _check_functions(method: Method, model: Model) -> None:
     check_takes("the model's init", model.init, "key", "shape", "classes")
     check_takes("the model's loss", model.loss, "params", "x", "y")
     check_takes("the model's logits", model.logits, "params", "x")
+
+
+_STEPS = (ColumnScales, UnitNorm, Centred, Whitened, FeatureMoments)
+
+
+def check_preparation(steps: Any) -> None:
+    """Only the library's own steps: their maps take each record by itself, which nothing could check of a stranger's.
+    And one release a phase: a second one would be made and not charged."""
+    if not isinstance(steps, tuple | list) or any(type(step) not in _STEPS for step in steps):
+        names = ", ".join(f"fs.{kind.__name__}" for kind in _STEPS)
+        raise InputError(f"preparation is {steps!r}; expected a list of steps, each one of {names}")
+    phases = [step.phase for step in steps if step.phase is not None]
+    if twice := [phase for phase in phases if phases.count(phase) > 1]:
+        raise InputError(f"preparation releases twice in the phase '{twice[0]}'; expected each phase once")
 
 
 def shape_after(preparation: Sequence[Step], shape: tuple[int, ...]) -> tuple[int, ...]:

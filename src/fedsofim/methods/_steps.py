@@ -56,8 +56,10 @@ def measured(build: Callable[[Facts], optax.GradientTransformation]) -> Callable
     """
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
+        begun = build(facts)  # now: a wrong setting is an error when a method is made
+
         def init(params: Any) -> Measured:
-            return Measured(jnp.zeros((), jnp.float32), build(facts).init(params))
+            return Measured(jnp.zeros((), jnp.float32), begun.init(params))
 
         def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Measured]:
             reach = jnp.where(state.reach == 0, _reach(facts, updates), state.reach)

@@ -17,7 +17,7 @@ from fedsofim.core.preparation import (
     second_moment_noise,
     width_of,
 )
-from fedsofim.recipes.paper import paper
+from fedsofim.recipes.paper import published
 from fedsofim.recipes.recipe import Choices, Situation, numbers, share_for, spread
 
 CLIP = 3.0  # of gradients of prepared records, whose features are about 5 long
@@ -32,7 +32,7 @@ KNOWN = 1.5  # noise of a column's size, in bits, up to which a record's length 
 LOST = 5.0  # and beyond which it would say nothing
 
 
-def auto(situation: Situation) -> Choices:
+def recommended(situation: Situation) -> Choices:
     """Every choice, from public numbers."""
     if len(situation.shape) != 1:
         return _unprepared()
@@ -74,7 +74,7 @@ def _unprepared() -> Choices:
         ("features", "left as they are: they are no rows of features; clip, rounds, method as the paper's"),
         _SIZE,
     )
-    return replace(paper(), recipe="auto", weights="size", why=why)
+    return replace(published(), recipe="auto", weights="size", why=why)
 
 
 def _preparation(situation: Situation) -> tuple[tuple[Step, ...], tuple[tuple[str, str], ...]]:

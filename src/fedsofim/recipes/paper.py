@@ -3,7 +3,7 @@
 from fedsofim.recipes.recipe import Choices, Situation
 
 
-def paper(situation: Situation | None = None) -> Choices:
+def published(situation: Situation | None = None) -> Choices:
     """The same for everybody."""
     return Choices(
         recipe="paper",

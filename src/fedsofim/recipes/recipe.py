@@ -70,10 +70,10 @@ def choose(recipe: str, situation: Situation) -> Choices:
 
 
 def _recipes() -> dict[str, Recipe]:
-    from fedsofim.recipes.auto import auto  # here, since they are written in terms of this file
-    from fedsofim.recipes.paper import paper
+    from fedsofim.recipes.auto import recommended  # here, since they are written in terms of this file
+    from fedsofim.recipes.paper import published
 
-    return {"auto": auto, "paper": paper}
+    return {"auto": recommended, "paper": published}
 
 
 def share_for(noise: float, wanted: float, least: float, most: float) -> float:

@@ -56,7 +56,7 @@ class Limit:
         }
 
 
-def limit(
+def idealised(
     split: Split,
     budget: Budget,
     *,
