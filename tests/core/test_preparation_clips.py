@@ -16,6 +16,7 @@ from fedsofim.core.preparation import (
     _sizes,
     scales_norm,
 )
+from fedsofim.errors import InputError
 
 QUIET = {Phase.SCALES: 0.0, Phase.MOMENTS: 0.0}
 SPAN = st.floats(-30.0, 30.0)
