@@ -17,7 +17,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the table, plot and report.")] = Path("demo"),
     seeds: Annotated[int, typer.Option(help="Runs of each method under each budget.")] = 3,
 ) -> None:
-    """DP-FedSOFIM against DP-FedGD under the same budgets, on 60,000 real records shipped inside."""
+    """The recipe beside DP-FedSOFIM and DP-FedGD in the paper's protocol, same budgets, 60,000 real records inside."""
     from fedsofim.experiments.demo import run_demo
 
     run_demo(out, seeds)

@@ -43,8 +43,8 @@ def show(results: Results) -> None:
     place = results.places[0]
     console = Console(soft_wrap=True)
     printed = Printed(title=f"test accuracy (%), {place[0]}, {place[1]}: the paper's protocol, and the recipe")
-    for name in ("epsilon", "spent*", _BASE, _SECOND, _RECIPE, "change", ""):
-        printed.add_column(name, justify="left" if not name else "right", no_wrap=True)
+    for name in ("epsilon", "spent*", _BASE, _SECOND, _RECIPE, "change"):
+        printed.add_column(name, justify="right", no_wrap=True)
     for epsilon in results.epsilons:
         runs = {m: results.select(place, m, epsilon) for m in (_BASE, _SECOND, _RECIPE)}
         reached = {m: at(found, results.rounds) for m, found in runs.items()}
@@ -53,7 +53,6 @@ def show(results: Results) -> None:
             in_words(epsilon),
             in_words(max(found[0].spent for found in runs.values())),
             *(_spread(*reached[m]) for m in (_BASE, _SECOND, _RECIPE)),
-            f"{ours[0] - better[0]:+.2f}",
             verdict(ours[0] - better[0], better[1], ours[1]),
         )
     console.print(printed)
@@ -66,14 +65,12 @@ def show(results: Results) -> None:
 
 
 def verdict(difference: float, *stds: float | None) -> str:
-    """Is the recipe ahead, in words; a difference within the seeds' spread is called that.
+    """How far the recipe is ahead; a difference within the seeds' spread is called that.
 
     >>> verdict(2.0, 0.1, 0.2), verdict(-2.0, 0.1, 0.2), verdict(0.1, 0.3, 0.2)
-    ('ahead', 'behind', 'within spread')
+    ('+2.00', '-2.00', 'within spread')
     """
-    if abs(difference) <= max((s or 0.0) for s in stds):
-        return "within spread"
-    return "ahead" if difference > 0 else "behind"
+    return "within spread" if abs(difference) <= max((s or 0.0) for s in stds) else f"{difference:+.2f}"
 
 
 def _spread(mean: float, std: float | None) -> str:
