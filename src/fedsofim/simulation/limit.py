@@ -22,6 +22,7 @@ from fedsofim.simulation.training import Given, choices_for, planned
 
 RIDGES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _LARGEST = 4000  # parameters: their Hessian is dense
+_STEPS = 30  # of Newton, far more than it needs
 _ENOUGH = 20_000  # records to take the curvature from; the slope is that of all of them
 
 
@@ -101,18 +102,20 @@ def _probabilities(x: np.ndarray, theta: np.ndarray) -> np.ndarray:
 
 def _minimum(x: np.ndarray, y: np.ndarray, theta: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
     """θ_λ by Newton's steps, halved until the loss falls; and (H + λI)⁻¹ there."""
+    inverse = np.eye(theta.size)
     value, slope = _loss(x, y, theta, ridge)
-    while True:
+    for _ in range(_STEPS):
         inverse = np.linalg.inv(_hessian(x[:_ENOUGH], theta) + ridge * np.eye(theta.size))
         step = (inverse @ slope.ravel()).reshape(theta.shape)
         gain = float(np.sum(step * slope))  # twice what is left to fall, if the loss were a parabola
         if gain < 1e-7:
-            return theta, inverse
+            break
         size = 1.0
         while (next_value := _loss(x, y, theta - size * step, ridge)[0]) > value - 0.1 * size * gain and size > 1e-3:
             size /= 2
         theta = theta - size * step
         value, slope = next_value, _loss(x, y, theta, ridge)[1]
+    return theta, inverse
 
 
 def _loss(x: np.ndarray, y: np.ndarray, theta: np.ndarray, ridge: float) -> tuple[float, np.ndarray]:
