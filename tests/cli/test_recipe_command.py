@@ -60,7 +60,7 @@ def test_an_unknown_recipe_is_refused_in_words(call):
 def test_the_result_says_what_was_chosen(call):
     done = call(*DIGITS)
     assert "recipe auto:" in done.stdout and "size: every record counts alike" in done.stdout
-    assert "of mu²" in done.stdout and "column scales" in done.stdout
+    assert "of mu²" in done.stdout
 
 
 @pytest.mark.slow
