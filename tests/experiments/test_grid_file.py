@@ -22,7 +22,7 @@ def read(tmp_path: Path, text: str):
 
 def test_a_few_lines_are_enough(tmp_path):
     found = read(tmp_path, MINIMAL + GD)
-    assert (found.name, found.rounds, found.seeds, found.delta) == ("x", 70, (0, 1, 2), 1e-5)
+    assert (found.name, found.rounds, found.seeds, found.delta) == ("x", None, (0, 1, 2), 1e-5)
     assert found.partitions == (Partition("dirichlet", 20, 0.5, 42),)
 
 
