@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def _verdicts(args: argparse.Namespace, tree: Path, mutants: list[Mutant]) -> li
 
             sound = {key: m for key, m in todo.items() if tuple(tests_for(m.file)) in seconds}
             all_tried(made, [_job(key, m, args.timeout, seconds) for key, m in sound.items()], done)
-    return [found[m.key(digest)] for m in mutants if m.key(digest) in found]
+    return [replace(found[m.key(digest)], mutant=m) for m in mutants if m.key(digest) in found]  # both may have one bug
 
 
 def _holds(entry: dict[str, Any], tests: str, added: bool) -> bool:
