@@ -42,7 +42,7 @@ format: $(FULL)
 bench: $(FULL)
 	$(BIN)/python benchmarks/run.py
 
-# 20,000 client programs, judged by running them (docs/fuzzing.md); an hour or two, goes on where it was
+# 20,000 client programs, judged by running them (docs/fuzzing.md); a quarter of an hour, goes on where it was
 fuzz: $(FULL)
 	$(BIN)/python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz
 

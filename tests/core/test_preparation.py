@@ -1,10 +1,9 @@
 """Each step of a preparation against a plain computation, and records of any size within the clip of its release."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
+from feature_rows import records, sizes_of, unit
 from fedsofim.core.phase import Phase
 from fedsofim.core.preparation import (
     CAP,
@@ -14,7 +13,6 @@ from fedsofim.core.preparation import (
     Step,
     UnitNorm,
     Whitened,
-    _sizes,
     prepared,
     units_of,
     width_of,
@@ -22,23 +20,6 @@ from fedsofim.core.preparation import (
 from fedsofim.core.units import AS_THEY_COME, prepared_units
 
 QUIET = {Phase.SCALES: 0.0, Phase.MOMENTS: 0.0}
-SPAN = st.floats(-30.0, 30.0)
-
-
-def records(rows: int = 400, features: int = 6, seed: int = 0) -> np.ndarray:
-    """Of one unit, off centre, of unequal spread."""
-    random = np.random.default_rng(seed)
-    return (random.normal(size=(rows, features)) * np.linspace(0.5, 1.5, features) + 1.0).astype(np.float32)
-
-
-def unit(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-def sizes_of(x: np.ndarray) -> dict[str, np.ndarray]:
-    """What every record gives to the column scales, as the door would be given it."""
-    rows = [_sizes(jnp.asarray(row, jnp.float32), jnp.int32(0)) for row in x]
-    return {k: np.stack([np.asarray(r[k], np.float64) for r in rows]) for k in rows[0]}
 
 
 def scaled(x: np.ndarray, std: float = 0.0, seed: int = 0) -> np.ndarray:

@@ -6,60 +6,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fedsofim.core.phase import Phase
+from feature_rows import records, sizes_of, unit
 from fedsofim.core.preparation import (
     Centred,
     ColumnScales,
     Step,
     UnitNorm,
     Whitened,
-    _sizes,
     scales_norm,
 )
 from fedsofim.errors import InputError
 
-QUIET = {Phase.SCALES: 0.0, Phase.MOMENTS: 0.0}
 SPAN = st.floats(-30.0, 30.0)
-
-
-def records(rows: int = 400, features: int = 6, seed: int = 0) -> np.ndarray:
-    """Of one unit, off centre, of unequal spread."""
-    random = np.random.default_rng(seed)
-    return (random.normal(size=(rows, features)) * np.linspace(0.5, 1.5, features) + 1.0).astype(np.float32)
-
-
-def unit(x: np.ndarray) -> np.ndarray:
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-def sizes_of(x: np.ndarray) -> dict[str, np.ndarray]:
-    """What every record gives to the column scales, as the door would be given it."""
-    rows = [_sizes(jnp.asarray(row, jnp.float32), jnp.int32(0)) for row in x]
-    return {k: np.stack([np.asarray(r[k], np.float64) for r in rows]) for k in rows[0]}
-
-
-def scaled(x: np.ndarray, std: float = 0.0, seed: int = 0) -> np.ndarray:
-    """Records through ColumnScales, by the mean of their sizes with noise of this std."""
-    random = np.random.default_rng(seed)
-    means = {k: v.mean(axis=0) for k, v in sizes_of(x).items()}
-    noisy = {k: v + std * random.normal(size=np.shape(v)) for k, v in means.items()}
-    return ColumnScales(0.1).fitted(noisy, std)(x)
-
-
-def bits(x: np.ndarray) -> np.ndarray:
-    """The typical size of each column, in bits."""
-    return np.log2(np.median(np.abs(x), axis=0))
-
-
-def centred_by(x: np.ndarray, std: float = 0.0, seed: int = 0) -> np.ndarray:
-    noise = std * np.random.default_rng(seed).normal(size=x.shape[1])
-    return Centred(0.1).fitted({"first": x.astype(np.float64).mean(axis=0) + noise}, std)(x)
-
-
-def moment_of(x: np.ndarray) -> np.ndarray:
-    """The mean of [x; 1/2]·[x; 1/2]ᵀ."""
-    v = np.concatenate([x, np.full((len(x), 1), 0.5)], axis=1).astype(np.float64)
-    return v.T @ v / len(v)
 
 
 # --- no honest record is clipped ----------------------------------------------------------------------------
