@@ -1,8 +1,7 @@
-"""The search that the recipe is measured against: each of the nine methods, steps over three decades and more.
+"""The search that the recipe is measured against: each of the nine methods, 13 to 26 settings, steps over four decades.
 
-Steps are searched from a natural scale of the protocol outwards: seven of half a decade each, three or six more where
-the best is the last one, then three around the best. The automatic step is one of the trials. Scored on records held
-out of the training records; nothing of this is charged, so it is more than a user under the same budget could do.
+Steps are a third of a decade apart, around a natural scale of the protocol. Scored on records held out of the training
+records; nothing of this is charged, so it is more than a user under the same budget could do.
 """
 
 from collections.abc import Callable
@@ -14,13 +13,11 @@ from fedsofim.core.budget import Budget
 from fedsofim.data.partition import Split
 from fedsofim.simulation import sweep
 
-FIRST = [10 ** (k / 2) for k in range(-3, 4)]
-FURTHER = [10**0.5, 10.0, 10**1.5]  # from the last one outwards, twice at most
-BETWEEN = [10**-0.25, 10**0.125, 10**0.25]  # around the best, at the end
+STEPS = [10 ** (k / 3) for k in range(-6, 7)]
 
 
 class Form(NamedTuple):
-    """A method with all settings but its step, which is `scale` times a factor."""
+    """A method with all settings but its step, which is `scale` times one of STEPS."""
 
     method: str
     scale: float
@@ -69,34 +66,9 @@ def forms(protocol: str, length: float) -> list[Form]:
     ]
 
 
-def best_of(form: Form, split: Split, budget: Budget, seeds: tuple[int, ...], how: dict[str, Any]) -> Found:
-    """The best step of a form on the held-out records of `split`."""
-    known: dict[float, float] = {}
-
-    def ask(factors: list[float]) -> None:
-        settings = [{**form.fixed, **form.step(form.scale * f)} for f in factors]
-        scores = np.nan_to_num(sweep.scores(split, form.method, settings, budget, seeds=seeds, **how)).mean(axis=1)
-        known.update(zip(factors, map(float, scores), strict=True))
-
-    def top() -> float:
-        return max(known, key=lambda f: known[f])
-
-    ask(FIRST)
-    for _ in range(2):
-        if top() in (min(known), max(known)):
-            outwards = 1 if top() == max(known) else -1
-            ask([top() * f**outwards for f in FURTHER])
-    ask([top() * f for f in BETWEEN])
-    found = Found(form.method, {**form.fixed, **form.step(form.scale * top())}, known[top()], len(known))
-    return _or_automatic(found, split, budget, seeds, how)
-
-
-def _or_automatic(found: Found, split: Split, budget: Budget, seeds: tuple[int, ...], how: dict[str, Any]) -> Found:
-    """The method's own automatic step, if it is better still."""
-    drop = ("lr", "client_lr", "server_lr")
-    settings = {k: v for k, v in found.settings.items() if k not in drop}
-    score = float(np.nan_to_num(sweep.scores(split, found.method, [settings], budget, seeds=seeds, **how)).mean())
-    trials = found.trials + 1
-    if score <= found.accuracy:
-        return found._replace(trials=trials)
-    return Found(found.method, settings, score, trials)
+def best_of(some: list[Form], split: Split, budget: Budget, seeds: tuple[int, ...], how: dict[str, Any]) -> Found:
+    """The best of one method's forms and their steps on the held-out records of `split`."""
+    settings = [{**form.fixed, **form.step(form.scale * f)} for form in some for f in STEPS]
+    scores = np.nan_to_num(sweep.scores(split, some[0].method, settings, budget, seeds=seeds, **how)).mean(axis=1)
+    top = int(np.argmax(scores))
+    return Found(some[0].method, settings[top], round(float(scores[top]), 3), len(settings))

@@ -11,7 +11,7 @@ from fedsofim.core.units import AS_THEY_COME, prepared_units
 from fedsofim.methods import make
 from fedsofim.methods._adaptive import scale_by_adaptive
 from fedsofim.methods._sofim import scale_by_sofim
-from fedsofim.methods._steps import _reach, gradient_step, measured, scale_by_step, sign_step, sofim_step
+from fedsofim.methods._steps import _reach, far, gradient_step, measured, scale_by_step, sign_step, sofim_step
 
 CLASSES, CLIP = 10, 3.0
 FACTS = Facts(rounds=50, clients=20, clip=CLIP, noise_std=0.0, units=prepared_units(CLASSES))
@@ -110,3 +110,29 @@ def test_on_prepared_records_far_classes_take_longer_first_steps(name: str):
 
     assert ratio(0.8, 1.6) == pytest.approx(1.0, rel=1e-3)
     assert ratio(0.1, 0.8) == pytest.approx(1.0, rel=1e-3)
+
+
+# --- how far it pays to go ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loud, times", [(1.0, 1.0), (0.05, 1.0), (0.03, (5 / 3) ** 0.5), (0.02, 1.5), (0.0, 1.5)])
+def test_the_less_noise_the_further_it_goes_within_bounds(loud: float, times: float):
+    """`loud` is a round's noise in units of the clip."""
+    spread = jnp.float32((loud * CLIP) ** 2)
+    assert float(far(FACTS, spread)) == pytest.approx(times * FACTS.units.reach, rel=1e-5)
+
+
+def test_records_as_they_come_have_one_reach():
+    facts = FACTS._replace(units=AS_THEY_COME)
+    assert far(facts, jnp.float32(0.0)) == AS_THEY_COME.reach == far(facts, jnp.float32(1e6))
+
+
+def test_a_step_is_the_bounds_best_for_that_reach():
+    """η = D/sqrt(T·(B² + d·σ²)), with D for the noise that there is."""
+    std, d = 0.01, 410
+    facts = FACTS._replace(noise_std=np.float32(std))
+    spread = d * std**2
+    reach = FACTS.units.reach * np.clip(np.sqrt(0.05 / (np.sqrt(spread) / CLIP)), 1, 1.5)
+    wanted = reach / CLIP / np.sqrt(50 * ((FACTS.units.early * CLIP) ** 2 + spread))
+    assert float(gradient_step(facts, d)) == pytest.approx(wanted, rel=1e-5)
+    assert float(sign_step(facts, d)) == pytest.approx(reach / CLIP / np.sqrt(50 * d), rel=1e-5)

@@ -14,7 +14,9 @@ from fedsofim.core.plan import Plan, Trust
 from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whitened
 from fedsofim.data.loading import load
 from fedsofim.data.partition import Split, split
+from fedsofim.methods import make
 from fedsofim.methods.fedgd import fedgd
+from fedsofim.simulation import preparing
 from fedsofim.simulation.preparing import mapped, prepare
 from fedsofim.simulation.simulator import ask_once, keys, start_parameters
 from fedsofim.simulation.training import Given, plan_for, planned, train
@@ -187,3 +189,34 @@ def test_no_preparation_leaves_the_split_alone(toy):
     seen, made = prepare(plan, toy, seed=0)
     assert seen is toy and made.steps == () and not made.released
     assert made.map(toy.dataset.x_test) is toy.dataset.x_test
+
+
+# --- one release for all methods of a comparison ------------------------------------------------------------
+
+
+def test_methods_that_prepare_alike_ask_once(digits, monkeypatch):
+    """The second has the first's releases, bit for bit; another budget, seed or trust has its own."""
+    asked = []
+    monkeypatch.setattr(preparing, "_kept", preparing._Kept())
+    monkeypatch.setattr(preparing, "ask_once", lambda *a: asked.append(a[1]) or ask_once(*a))
+
+    def made(method: str, epsilon: float = 5.0, trust: Trust = "local", seed: int = 0):
+        given = Given(method=make(method, {}, epsilon), rounds=3, weights="size", clip=3.0, preparation=STEPS)
+        plan = planned(digits, Budget(epsilon), recipe="paper", trust=trust, given=given)[0]
+        return prepare(plan, digits, seed)
+
+    first, second = made("fedgd"), made("fedadam")
+    assert asked == [Phase.SCALES, Phase.MOMENTS]
+    np.testing.assert_array_equal(first[0].dataset.x_train, second[0].dataset.x_train)
+    others = [made("fedgd", 1.0), made("fedgd", seed=1), made("fedgd", trust="secure-sum")]
+    assert len(asked) == 8
+    assert all((other[0].dataset.x_train != first[0].dataset.x_train).any() for other in others)
+
+
+def test_what_was_released_is_forgotten_with_the_split(skewed, monkeypatch):
+    monkeypatch.setattr(preparing, "_kept", preparing._Kept())
+    plan = plan_for(skewed, fedgd(lr=0.1), Budget(5.0), 3, weights="size", preparation=STEPS)
+    before = prepare(plan, skewed, 0)[1].released[Phase.MOMENTS]["first"]
+    other = replace(skewed, dataset=replace(skewed.dataset, x_train=skewed.dataset.x_train[::-1].copy()))
+    after = prepare(plan, other, 0)[1].released[Phase.MOMENTS]["first"]
+    assert (np.asarray(before) != np.asarray(after)).any()

@@ -5,12 +5,14 @@ from typing import NamedTuple
 
 class Units(NamedTuple):
     """`reach`: |θ*|·c, how far the best parameters are from the start. `early`, `later`: |G|/c, the mean gradient at
-    the start and over most of the run. `classes`: how many, where the reach may be read off the first release."""
+    the start and over most of the run. `classes`: how many, where the reach may be read off the first release.
+    `further`: how many times as far it pays to go where there is next to no noise."""
 
     reach: float
     early: float
     later: float
     classes: int = 0
+    further: float = 1.0
 
 
 #: Records as they come, with a clip of about a gradient's length; fixed on validation records (docs/methods.md).
@@ -23,4 +25,4 @@ def prepared_units(classes: int) -> Units:
     >>> round(prepared_units(classes=10).reach, 1)
     18.1
     """
-    return Units(reach=8.4 * classes ** (1 / 3), early=0.02, later=0.03, classes=classes)
+    return Units(reach=8.4 * classes ** (1 / 3), early=0.005, later=0.03, classes=classes, further=1.5)

@@ -37,7 +37,20 @@ def gradient_step(facts: Facts, d: int, *, local_steps: int = 1, noise: Any = 1.
     """
     spread = variance(facts) * d * noise**2
     u = facts.units
-    return u.reach / facts.clip / jnp.sqrt(facts.rounds * local_steps * ((u.early * facts.clip) ** 2 + spread))
+    gradient = (u.early * facts.clip) ** 2
+    return far(facts, spread) / facts.clip / jnp.sqrt(facts.rounds * local_steps * (gradient + spread))
+
+
+_LOUD = 0.05  # of the clip: a round's noise from which on it does not pay to go further than the reach
+
+
+def far(facts: Facts, spread: Any) -> Any:
+    """D·c: the less noise, the more of θ* can be had beyond what is learned first; its root, up to `further`."""
+    u = facts.units
+    if u.further == 1.0:
+        return u.reach
+    loud = jnp.sqrt(jnp.maximum(spread, 1e-30)) / facts.clip
+    return u.reach * jnp.clip(jnp.sqrt(_LOUD / loud), 1.0, u.further)
 
 
 class Measured(NamedTuple):
@@ -112,8 +125,8 @@ def sofim_step(facts: Facts, d: int, rho: Any, beta: Any) -> jax.Array:
 
 def sign_step(facts: Facts, d: int) -> jax.Array:
     """For Adam's kind, whose steps are divided by their own size sqrt((B² + d·σ²)/d): η = D/sqrt(T·d)."""
-    variance(facts)
-    return jnp.asarray(facts.units.reach / facts.clip / math.sqrt(facts.rounds * d), jnp.float32)
+    reach = far(facts, variance(facts) * d)
+    return jnp.asarray(reach / facts.clip / math.sqrt(facts.rounds * d), jnp.float32)
 
 
 def local_and_server_step(facts: Facts, d: int, local_steps: int, client_lr: Any, server_lr: Any) -> tuple[Any, Any]:

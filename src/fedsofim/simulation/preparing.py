@@ -1,7 +1,9 @@
 """The preparation of a run: each step's release, then the same map at every client, and at whoever uses the model."""
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,16 +32,33 @@ def prepare(plan: Plan, split: Split, seed: int) -> tuple[Split, Prepared]:
     """The split as the rounds see it, and what made it so. A plan without preparation leaves it as it is."""
     if not plan.preparation:
         return split, Prepared()
+    stds = {s.phase: plan.mean_std(s.phase) for s in plan.preparation if s.phase is not None}
+    known = _kept(split, (plan.preparation, tuple(stds.items()), plan.client_weights.tobytes(), plan.trust, seed))
     init_key, noise_key = keys(seed)
     params = start_parameters(plan, split, init_key)
-    released: dict[Phase, Released] = {}
-    stds = {s.phase: plan.mean_std(s.phase) for s in plan.preparation if s.phase is not None}
     for step in plan.preparation:
-        if step.phase is not None:
+        if step.phase is not None and step.phase not in known:
             found = ask_once(plan, step.phase, split, params, noise_key)
-            released[step.phase] = jax.tree.map(np.asarray, found)
-        split = mapped(split, prepared((step,), released, stds))
-    return split, Prepared(steps=plan.preparation, released=released, stds=stds)
+            known[step.phase] = jax.tree.map(np.asarray, found)
+        split = mapped(split, prepared((step,), known, stds))
+    return split, Prepared(steps=plan.preparation, released=dict(known), stds=stds)
+
+
+class _Kept:
+    """What was released for the preparations of the last split. Equal requests have equal answers, so the methods of a
+    comparison, which all prepare the same records in the same way, ask once. Forgotten with the split."""
+
+    def __init__(self) -> None:
+        self.split: Callable[[], Split | None] = lambda: None
+        self.released: dict[Any, dict[Phase, Released]] = {}
+
+    def __call__(self, split: Split, key: Any) -> dict[Phase, Released]:
+        if self.split() is not split:
+            self.split, self.released = weakref.ref(split), {}
+        return self.released.setdefault(key, {})
+
+
+_kept = _Kept()
 
 
 def mapped(split: Split, apply: Map) -> Split:
