@@ -1,7 +1,8 @@
-"""The search that the recipe is measured against: each of the nine methods, 13 to 26 settings, steps over four decades.
+"""The search that the recipe is measured against: each of the nine methods, steps over three or four decades.
 
-Steps are a third of a decade apart, around a natural scale of the protocol. Scored on records held out of the training
-records; nothing of this is charged, so it is more than a user under the same budget could do.
+Steps are a third of a decade apart around a natural scale of the protocol, for large data where runs are long half a
+decade. Scored on records held out of the training records; nothing of this is charged, so it is more than a user under
+the same budget could do.
 """
 
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from fedsofim.data.partition import Split
 from fedsofim.simulation import sweep
 
 STEPS = [10 ** (k / 3) for k in range(-6, 7)]
+FEWER = [10 ** (k / 2) for k in range(-3, 4)]
 
 
 class Form(NamedTuple):
-    """A method with all settings but its step, which is `scale` times one of STEPS."""
+    """A method with all settings but its step, which is `scale` times a factor."""
 
     method: str
     scale: float
@@ -66,9 +68,16 @@ def forms(protocol: str, length: float) -> list[Form]:
     ]
 
 
-def best_of(some: list[Form], split: Split, budget: Budget, seeds: tuple[int, ...], how: dict[str, Any]) -> Found:
+def best_of(
+    some: list[Form],
+    steps: list[float],
+    split: Split,
+    budget: Budget,
+    seeds: tuple[int, ...],
+    how: dict[str, Any],
+) -> Found:
     """The best of one method's forms and their steps on the held-out records of `split`."""
-    settings = [{**form.fixed, **form.step(form.scale * f)} for form in some for f in STEPS]
+    settings = [{**form.fixed, **form.step(form.scale * f)} for form in some for f in steps]
     scores = np.nan_to_num(sweep.scores(split, some[0].method, settings, budget, seeds=seeds, **how)).mean(axis=1)
     top = int(np.argmax(scores))
     return Found(some[0].method, settings[top], round(float(scores[top]), 3), len(settings))

@@ -145,20 +145,38 @@ def test_centred_is_the_plain_formula():
     assert np.mean(length**2) == pytest.approx(1.0, rel=1e-4)  # the scale did come with the mean
 
 
-def test_the_noise_of_the_mean_is_taken_off_its_length():
-    """Noise of length 0.7 on a mean of length 0.5: taken for the mean's own, the scale would be 1/sqrt(0.26)."""
-    features, std = 4000, 0.7 / np.sqrt(4000)
+def noisy_mean(seed: int, features: int = 4000, noise: float = 0.7) -> np.ndarray:
+    """A mean of length 0.5 with noise of this length."""
     mean = np.zeros(features)
     mean[0] = 0.5
-    found = []
+    return mean + noise / np.sqrt(features) * np.random.default_rng(seed).normal(size=features)
+
+
+def test_the_noise_of_the_mean_is_taken_off_its_length():
+    """Noise of length 0.7 on a mean of length 0.5: of 0.74 in its square 0.25 is no noise, so a third of it is
+    believed. With all of it taken for the mean's own the scale would be 1/sqrt(0.26)."""
+    believed, found = 0.25 / 0.74, []
+    step = np.zeros((1, 4000))
+    step[0, 1] = 1e-3
     for seed in range(20):
-        released = mean + std * np.random.default_rng(seed).normal(size=features)
-        apply = Centred(0.1).fitted({"first": released}, std)
-        step = np.zeros((1, features))
-        step[0, 1] = 1e-3
-        near = apply(released[None] + step)[0]
-        found.append(near[1] / RADIUS / 1e-3)
-    assert np.mean(found) == pytest.approx(1 / np.sqrt(0.75), rel=0.02)
+        released = noisy_mean(seed)
+        apply = Centred(0.1).fitted({"first": released}, 0.7 / np.sqrt(4000))
+        middle = believed * released[None]
+        assert np.linalg.norm(apply(middle)) < 0.3 * RADIUS
+        found.append((apply(middle + step) - apply(middle))[0, 1] / RADIUS / 1e-3)
+    assert np.mean(found) == pytest.approx(1 / np.sqrt(1 - believed * 0.25), rel=0.02)
+
+
+def test_a_mean_that_drowned_in_noise_is_not_taken_off():
+    """Noise 10 long on a mean that can be at most 1: centring by it would make all records one."""
+    random = np.random.default_rng(0)
+    x = unit(random.normal(size=(50, 40)))
+    apart = []
+    for seed in range(50):
+        noise = 10 / np.sqrt(40) * np.random.default_rng(seed).normal(size=40)
+        found = Centred(0.1).fitted({"first": x.mean(axis=0) + noise}, 10 / np.sqrt(40))(x) / RADIUS
+        apart.append(np.linalg.norm(found - found.mean(axis=0), axis=1).mean())
+    assert np.median(apart) == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_mean_as_long_as_the_records_does_not_blow_up():

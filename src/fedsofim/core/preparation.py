@@ -197,9 +197,10 @@ def _exponents(released: Released, std: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Centred:
-    """x -> (x - m)/sqrt(1 - |m|²) for records at most 1 long, m their released mean.
+    """x -> (x - b·m)/sqrt(1 - b·|μ|²) for records at most 1 long, m their released mean, μ the one without noise.
 
-    For unit records E|x - m|² = 1 - |m|²: the scale comes with the mean, at no further cost.
+    For unit records E|x - μ|² = 1 - |μ|²: the scale comes with the mean, at no further cost. |μ|² is |m|² - p·σ², within
+    0 and 1, and b = |μ|²/|m|² is as much of m as is no noise (James and Stein): what drowned in noise is not taken off.
     """
 
     share: float
@@ -216,9 +217,11 @@ class Centred:
 
     def fitted(self, released: Released, std: float) -> Map:
         mean = np.asarray(released["first"], np.float64)
-        square = float(mean @ mean) - len(mean) * std**2  # of the mean without its noise
-        scale = 1 / math.sqrt(max(1 - square, 0.01))
-        return lambda x: _capped((x - mean) * scale)
+        whole = max(float(mean @ mean), 1e-30)
+        square = min(max(whole - len(mean) * std**2, 0.0), 1.0)  # of the mean without its noise
+        believed = min(square / whole, 1.0)
+        scale = 1 / math.sqrt(max(1 - believed * square, 0.01))
+        return lambda x: _capped((x - believed * mean) * scale)
 
 
 @dataclass(frozen=True)

@@ -85,16 +85,25 @@ def measured(build: Callable[[Facts], optax.GradientTransformation]) -> Callable
     return optimizer
 
 
-_APART = (0.4, 0.8)  # Δ in units of the clip: what is measured outside is noise, or of no more use
+_APART = (0.4, 0.8)  # Δ in units of the clip: what is measured outside is of no more use
+_USUAL = (0.3, 0.2)  # Δ² before it is measured: about so much, give or take
 
 
 def _reach(facts: Facts, first: Any) -> jax.Array:
-    """|θ*|·c by the first average: from 0.8 to 1.6 times `reach`."""
+    """|θ*|·c by the first average: from 0.8 to 1.6 times `reach`.
+
+    Δ² = C·(|G|² - d·σ²) has noise of its own, C·sqrt(2d)·σ² where that is all there is; the louder it is, the less is
+    it believed beside what is usual.
+    """
     u = facts.units
     if not u.classes:
         return jnp.float32(u.reach)
-    square = sum(jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(first))
-    apart = jnp.sqrt(u.classes * jnp.maximum(square - variance(facts) * dim(first), 0.0)) / facts.clip
+    d, noise = dim(first), variance(facts) / facts.clip**2
+    square = sum(jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(first)) / facts.clip**2
+    found, blur = u.classes * (square - d * noise), u.classes * math.sqrt(2 * d) * noise
+    usual, spread = _USUAL
+    believed = spread**2 / (spread**2 + blur**2)
+    apart = jnp.sqrt(jnp.maximum(usual + believed * (found - usual), 0.0))
     return u.reach * jnp.clip(apart, *_APART) / 0.5
 
 
