@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import fedsofim
-from fedsofim.cli import certificates, deployment, experiments, federations
+from fedsofim.cli import certificates, deployment, experiments, federations, ledgers
 from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
 from fedsofim.cli.limits import limit
@@ -46,6 +46,7 @@ for command in (
     app.command()(command)
 app.add_typer(federations.app, name="federation")
 app.add_typer(certificates.app, name="certificate")
+app.add_typer(ledgers.app, name="ledger")
 
 
 def main() -> None:

@@ -26,8 +26,8 @@ ACCOUNTING = (
 
 def statement(policy: Policy) -> dict[str, Any]:
     """A node's account of its whole ledger, as plain data."""
-    account = Account(policy.ledger)
-    account.create()
+    account = policy.account
+    account.standing()
     return account_of(account, account.last(), policy.delta) | {"cap": stated(policy.epsilon)}
 
 

@@ -32,6 +32,8 @@ def run_demo(out: Path, rounds: int, epsilon: float | str, method: str) -> None:
     hand_out(out, names, where, Terms(epsilon=epsilon, smallest_multiplier=multiplier, methods=(method,)))
     folders = [out / "nodes" / name for name in names]
     deal(folders)
+    for folder in folders:
+        read_policy(folder / "policy.toml").account.create()
     start_job(
         order, clients_of([hello(read_policy(f / "policy.toml")) for f in folders], NODES)
     )  # senseless? say so now

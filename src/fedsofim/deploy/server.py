@@ -71,6 +71,7 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         trust=order.trust,
         weights=plan.weights,
         peers=tuple((c.name, c.size) for c in clients) if order.trust == "secure-sum" else (),
+        ledgers={c.name: c.ledger for c in clients} if order.trust == "secure-sum" else {},
     )
 
 

@@ -47,7 +47,7 @@ def make_client_app() -> ClientApp:
 
 def _holding(policy: Policy, digest: str) -> dict[str, Any]:
     """How the node stands to the request that is asked about; of questions that cost nothing it keeps nothing."""
-    return {"holding": holding_of(policy.ledger, digest) if digest else Holding.NOTHING}
+    return {"holding": holding_of(policy.account, digest) if digest else Holding.NOTHING}
 
 
 def _guarded(message: Message, context: Context, act: Callable[[Policy], tuple[dict[str, Any], Arrays]]) -> Message:
