@@ -57,7 +57,7 @@ def test_rounds_have_noise_of_their_own(noise: Mechanism):
     """Each request brings fresh bytes; only a tree's nodes come back, which is its price."""
     rounds = []
     for t in range(3):
-        secrets = Secrets(fresh=bytes([t]) * 32, job=SECRETS.job)
+        secrets = Secrets(own=bytes([t]) * 32, job=SECRETS.job)
         rounds.append(
             released(lambda door: door.sum(values, noise=noise), SILENT, {0: 5.0}, secrets, rounds=3, round=t)
         )

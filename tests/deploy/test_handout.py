@@ -139,7 +139,9 @@ def test_with_records_beside_it_a_node_is_ready(tmp_path: Path):
 
     hand_out(tmp_path / "f", ["a"], Address(), Terms(classes=3))
     np.savez(tmp_path / "f" / "nodes" / "a" / "records.npz", x=SMALL.dataset.x_train, y=SMALL.dataset.y_train)
-    assert hello(read_policy(tmp_path / "f" / "nodes" / "a" / "policy.toml"))["size"] == 39
+    policy = read_policy(tmp_path / "f" / "nodes" / "a" / "policy.toml")
+    policy.account.create()
+    assert hello(policy)["size"] == 39
 
 
 @pytest.mark.parametrize("terms", [Terms(epsilon=1e-3, delta=1e-9), Terms(epsilon=3, methods=("fedgd",))])

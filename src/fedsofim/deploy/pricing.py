@@ -66,11 +66,6 @@ def _check_sum(policy: Policy, job: Job) -> None:
         raise Refused(f"the sum is over {len(job.peers)} clients; the fewest allowed here is {fewest}")
     if policy.name not in dict(job.peers):
         raise Refused(f"the sum is over {', '.join(dict(job.peers))}, and not over {policy.name}")
-    if job.ledgers.get(policy.name) != policy.account.standing().ledger:
-        raise Refused(
-            f"the job was begun with another ledger of {policy.name} than it has now, which knows nothing of the noise "
-            "that it drew; start a new job"
-        )
 
 
 def priced(policy: Policy, request: Request, programs: Programs, size: int) -> Priced:
@@ -150,6 +145,11 @@ def _priced_sum(policy: Policy, request: Request, programs: Programs, program: P
         raise Refused(f"{job.method} does more than release one gradient a round; it needs full noise (local)")
     if dict(job.peers)[policy.name] != size:
         raise Refused(f"the sum counts {dict(job.peers)[policy.name]} records of {policy.name}, which is wrong")
+    if job.ledgers.get(policy.name) != policy.account.standing().ledger:
+        raise Refused(
+            f"the job was begun with another ledger of {policy.name} than it has now, which knows nothing of the noise "
+            "that it drew; start a new job"
+        )
     stds, (line,) = _lines(policy, request, program)
     shares = Shares.of(job.peers, job.weights)
     known = len({policy.name, *dict(policy.peers)})

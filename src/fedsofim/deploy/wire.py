@@ -79,7 +79,10 @@ class Job:
     @staticmethod
     def read(text: str) -> "Job":
         """Terms as received; everything is checked, since a server may send anything."""
-        given = plain(text)
+        try:
+            given = plain(text)
+        except InputError as error:
+            raise InputError(f"the job's terms cannot be read: {error}") from error
         try:
             job = Job(**{**given, "shape": tuple(given["shape"]), "peers": as_peers(given["peers"])})
         except (ValueError, TypeError, KeyError) as error:

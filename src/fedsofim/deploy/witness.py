@@ -76,9 +76,10 @@ def advance(path: Path, last: Link) -> None:
 def witness_of_place(ledger: Path) -> Path | None:
     """The witness of a ledger that was made in this place, if there is one in the state folder."""
     for path in sorted((state_folder() / "ledgers").glob("*.json")):
-        known = read_witness(path)
-        if known is not None and known.where == str(ledger):
-            return path
+        with contextlib.suppress(InputError):  # another's witness that is damaged is not this one's trouble
+            known = read_witness(path)
+            if known is not None and known.where == str(ledger):
+                return path
     return None
 
 
