@@ -34,7 +34,6 @@ def node(
             raise InputError(f"{path}: no such file")
     print(f"{facts['node']}: {facts['size']} records, connecting to {superlink}", flush=True)
     run_node(policy, superlink, root_certificates, key, work)
-    print(f"{facts['node']}: stopped")
 
 
 @grouped

@@ -10,7 +10,7 @@ import typer
 
 from fedsofim.core.budget import budget_of, stated
 from fedsofim.deploy.address import Address
-from fedsofim.deploy.workers import command
+from fedsofim.deploy.processes import command
 from fedsofim.errors import InputError, expect_whole
 
 app = typer.Typer(help="Set up a federation, or watch one on this machine.", no_args_is_help=True)

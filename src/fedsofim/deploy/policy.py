@@ -24,6 +24,7 @@ requests = 20000                # over the life of the ledger, whatever they cos
 requests_an_hour = 10000
 message_mb = 256                # arrays of one request, or of its answer
 stored_mb = 256                 # answers kept for being asked again
+seconds = 600                   # for one message; then whoever works on it is ended
 
 [peers]                         # only for secure sums: the others' mask keys, as their operators gave them
 hospital-2 = "k3Zr...="
@@ -53,6 +54,7 @@ class Work:
     requests_an_hour: int = 10_000
     message_mb: int = 256  # arrays of one request, or of its answer
     stored_mb: int = 256  # answers kept for being asked again
+    seconds: int = 600  # for one message
 
     @property
     def bounds(self) -> Bounds:
