@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from fedsofim.cli.options import grouped
+from fedsofim.data import load
 from fedsofim.deploy.checkpoint import CHECKPOINT, restore
 from fedsofim.deploy.following import follow
 from fedsofim.deploy.node import hello
@@ -48,4 +49,11 @@ def serve(
         order = restore(job / CHECKPOINT).order
     else:
         check_order(order)
-    follow(server, order, replace(conduct, folder=str(job.absolute())))
+    follow(server, order, replace(conduct, folder=str(job.absolute()), test=_test_data(conduct.test)))
+
+
+def _test_data(name: str) -> str:
+    """Test data as the server's process finds it, whose folder is another; read here once, so that an error is told now."""
+    if name:
+        load(name)
+    return str(Path(name).expanduser().absolute()) if name and Path(name).expanduser().exists() else name

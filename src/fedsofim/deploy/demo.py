@@ -18,6 +18,7 @@ from fedsofim.deploy.handout import Terms, hand_out
 from fedsofim.deploy.node import hello
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.deploy.policy import read_policy
+from fedsofim.deploy.registration import register
 from fedsofim.deploy.server import start_job
 from fedsofim.errors import InputError
 
@@ -64,7 +65,7 @@ def federated(out: Path, where: Address, folders: list[Path]) -> Iterator[None]:
         link = processes.superlink_command(server, where)
         stack.enter_context(processes.running(link, environment, out / "superlink.log"))
         processes.wait_for(lambda: processes.listening(where.port), 60, "the SuperLink's start")
-        processes.register(server)
+        register(server)
         for folder in folders:
             command = processes.node_start(folder, where)
             stack.enter_context(processes.running(command, os.environ, folder / "node.log"))

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -143,23 +144,31 @@ def listening(port: int) -> bool:
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
-def register(server: Path) -> None:
-    """Make every key in node-keys/ known to the SuperLink; those it knows already stay."""
-    env = server_environment(server)
-    for key in sorted((server / "node-keys").glob("*.pub")):
-        done = server / "node-keys" / f"{key.stem}.registered"
-        if done.exists():
-            continue
-        result = _flwr(["supernode", "register", str(key), "federation", "--format", "json"], env)
-        if not result.get("success") and "already" not in str(result).lower():
-            raise InputError(f"the SuperLink did not take the key of {key.stem}: {result.get('error-message', result)}")
-        done.touch()
+def link_of(server: Path) -> str:
+    """Where the coordinator's commands reach the SuperLink: host:port."""
+    try:
+        found = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
+        return str(found["superlink"]["federation"]["address"])
+    except FileNotFoundError:
+        raise InputError(f"{server}: not a server folder; `fedsofim federation init` writes one") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{server / 'flwr' / 'config.toml'}: it names no SuperLink ({error})") from error
+
+
+def link_answers(server: Path) -> bool:
+    """Is anybody there?"""
+    host, _, port = link_of(server).rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def submit(server: Path, config: Mapping[str, Any]) -> int:
     """Start a run of the app with this run-config; its number."""
     pairs = " ".join(f"{key}={_toml(value)}" for key, value in config.items())
-    result = _flwr(
+    result = flwr(
         ["run", str(APP), "federation", "--run-config", pairs, "--format", "json"], server_environment(server)
     )
     if not result.get("success"):
@@ -169,7 +178,7 @@ def submit(server: Path, config: Mapping[str, Any]) -> int:
 
 def run_status(server: Path, run: int) -> str:
     """Flower's word for how a run is doing, e.g. 'running' or 'finished:completed'."""
-    result = _flwr(["ls", "federation", "--run-id", str(run), "--format", "json"], server_environment(server))
+    result = flwr(["ls", "federation", "--run-id", str(run), "--format", "json"], server_environment(server))
     runs = result.get("runs") or [{}]
     return str(runs[0].get("status", "unknown"))
 
@@ -177,7 +186,8 @@ def run_status(server: Path, run: int) -> str:
 _PATIENCE = 600  # seconds until a command of Flower's that does not end is given up
 
 
-def _flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+def flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """What a command of Flower's says, as plain data; what goes wrong is in it too."""
     asked = [command("flwr"), *arguments]
     try:
         done = subprocess.run(asked, env=dict(env), capture_output=True, text=True, timeout=_PATIENCE)

@@ -68,7 +68,7 @@ def test_a_misspelt_setting_of_a_run_is_an_error(tmp_path: Path, nodes: list[Pol
 
 def test_a_client_app_introduces_itself(nodes: list[Policy]):
     reply = told(nodes[1].data.parent / "policy.toml", query_message("hello", 1))
-    assert set(reply.facts) == {"node", "size", "shape", "classes", "version", "instance"}
+    assert set(reply.facts) == {"node", "size", "shape", "classes", "ledger", "version", "instance"}
     assert (reply.facts["node"], reply.facts["size"], reply.facts["instance"]) == ("n1", 20, FIRST)
 
 

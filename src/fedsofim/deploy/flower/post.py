@@ -8,8 +8,8 @@ answers that only when it has done with the question, or has lost it.
 * A live process works on it: wait.
 * It was answered, and the answer is stored: ask again, which is free.
 * Neither, and it costs nothing: ask again.
-* Neither, and the node is another instance than the one that was asked: it is gone. Asking again may be charged again,
-  so that is for the caller to decide.
+* Neither, and the node is another instance than the one that was asked: it is gone. How often to ask again is for the
+  caller to decide.
 * Neither, and it is the same instance: wait; if its worker died, the SuperNode reports it.
 """
 

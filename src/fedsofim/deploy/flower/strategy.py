@@ -95,11 +95,11 @@ class MethodStrategy(Strategy):
         if self.conduct.resume:
             self.job_state = restore(path)
             self.order = self.job_state.order
-            self.nodes = meet_again(post, self.now.clients, self.conduct)
+            self.nodes = meet_again(post, self.now.clients, self.conduct, self._waiting)
             return
         if path.exists():
             raise InputError(f"{path}: a job is here already; resume it, or choose another folder")
-        hellos = introductions(post, self.order.clients, self.conduct)
+        hellos = introductions(post, self.order.clients, self.conduct, self._waiting)
         self.job_state = start_job(self.order, clients_of(list(hellos.values()), self.order.clients))
         self.nodes = {h["node"]: number for number, h in hellos.items()}
         if initial is not None:
@@ -232,6 +232,11 @@ class MethodStrategy(Strategy):
             text = ", ".join(f"{k} {v}" for k, v in metrics.items())
         _LOG.log(INFO, "fedsofim: round %d/%d done %s", done, self.now.job.rounds, text)
         self._note(text)
+
+    def _waiting(self, text: str) -> None:
+        """What the job waits for, for whoever follows it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / PROGRESS, json.dumps({"waiting": text}))
 
     def _note(self, text: str) -> None:
         """How far the job is and what it does, for whoever follows it."""
