@@ -77,13 +77,21 @@ def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
     ]
 
 
-def document_of(job: str, statements: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The certificate of a job: the statements of its nodes, by name, under the accounting they were made by."""
+def document_of(
+    job: str, statements: Mapping[str, Mapping[str, Any]], absent: Mapping[int, Sequence[str]] | None = None
+) -> dict[str, Any]:
+    """The certificate of a job: the statements of its nodes, by name, under the accounting they were made by.
+
+    `absent`: who was not in the average of a round, counted from 0 here and from 1 in the certificate.
+    """
+    missed = {name: [round + 1 for round, names in sorted((absent or {}).items()) if name in names]
+              for name in sorted({n for names in (absent or {}).values() for n in names})}  # fmt: skip
     return {
         "certificate": 1,
         "job": job,
         "accounting": ACCOUNTING,
         "clients": {k: dict(v) for k, v in statements.items()},
+        **({"absent": missed} if missed else {}),
     }
 
 
@@ -114,6 +122,8 @@ def readable(document: Mapping[str, Any]) -> str:
                 for r in job["released"]
             ]
         lines.append("")
+    for name, rounds in document.get("absent", {}).items():
+        lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
     lines.append("An epsilon holds for one record of one client against whoever sees everything that was released.")
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,7 @@
 """How far a job is: everything its next question depends on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +34,7 @@ class JobState:
     released: Mapping[Phase, Mapping[str, np.ndarray]]  # for the preparation: the means, by phase
     phase: Phase
     round: int  # the next to be asked, from 0
+    absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # who was not there, by round, from 0
 
     @property
     def finished(self) -> bool:

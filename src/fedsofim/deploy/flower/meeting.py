@@ -42,15 +42,19 @@ def introductions(post: Post, wanted: int, conduct: Conduct, tell: Tell = lambda
 
 
 def meet_again(
-    post: Post, clients: tuple[Client, ...], conduct: Conduct, tell: Tell = lambda text: None
+    post: Post, clients: tuple[Client, ...], conduct: Conduct, enough: int, tell: Tell = lambda text: None
 ) -> dict[str, int]:
-    """Flower's number of each client, after a restart of theirs or ours; they must be who they were."""
-    hellos = introductions(post, len(clients), conduct, tell)
+    """Flower's number of each client, after a restart of theirs or ours; they must be who they were.
+
+    All of them, unless fewer are `enough`.
+    """
+    hellos = introductions(post, enough, conduct, tell)
     check_names([h["node"] for h in hellos.values()])
     numbers = {h["node"]: number for number, h in hellos.items()}
     for client in clients:
-        if client.name not in numbers:
+        if client.name not in numbers and enough == len(clients):
             raise InputError(f"the job's client {client.name} is not connected; start its node and resume")
-        if client != client_of(hellos[numbers[client.name]]):
-            raise InputError(f"{client.name} has other records than when the job began; start a new job")
-    return {client.name: numbers[client.name] for client in clients}
+        if client.name in numbers and client != client_of(hellos[numbers[client.name]]):
+            raise InputError(f"{client.name} has other records or another ledger than when the job began; "
+                             "start a new job")  # fmt: skip
+    return {client.name: numbers[client.name] for client in clients if client.name in numbers}
