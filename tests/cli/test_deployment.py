@@ -47,7 +47,7 @@ def mistake(fedsofim):
 def done(tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("done")
     nodes = make_nodes(folder / "nodes")
-    job = finish(nodes, start(nodes, Order(method="fedgd", epsilon=0.5, rounds=1))).job.id
+    job = finish(nodes, start(nodes, Order(recipe="paper", method="fedgd", epsilon=0.5, rounds=1))).job.id
     document = certificate.document_of(job, {p.name: certificate.statement(p) for p in nodes})
     machine, _ = certificate.write(document, folder / "job")
     options = [part for p in nodes for part in ("--ledger", p.ledger)]
@@ -203,7 +203,9 @@ def test_serve_resumes_only_what_there_is(mistake, tmp_path: Path, no_process):
 
 def test_serve_resumes_the_jobs_own_order(fedsofim, tmp_path: Path, monkeypatch):
     nodes = make_nodes(tmp_path / "nodes")
-    order = Order(method="fedadam", settings=(("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size")
+    order = Order(
+        recipe="paper", method="fedadam", settings=(("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size"
+    )
     save(start(nodes, order), tmp_path / "job" / CHECKPOINT)
     asked: list[tuple[Path, Order, Conduct]] = []
     monkeypatch.setattr("fedsofim.cli.deployment.follow", lambda *a: asked.append(a))
@@ -221,7 +223,7 @@ def test_serve_orders_what_was_asked_for(fedsofim, tmp_path: Path, monkeypatch):
     conduct = Conduct(folder=str(tmp_path / "job"), test="digits", patience=5.0)
     settings = (("lr", "0.5"), ("tau", "0.1"))
     assert asked == [
-        (tmp_path, Order(method="fedadam", settings=settings, epsilon=2.0), conduct),
+        (tmp_path, Order(recipe="paper", method="fedadam", settings=settings, epsilon=2.0), conduct),
         (tmp_path, Order(epsilon="no-privacy", standardize=0.1, weights="size"), conduct),
         (tmp_path, Order(recipe="auto", rounds=9, clip=2.5), conduct),
     ]

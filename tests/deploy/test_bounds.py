@@ -125,7 +125,10 @@ def test_requests_that_cost_nothing_are_counted_and_have_an_end(tmp_path: Path):
     for t in range(5):
         open_(path, ask(t, job=f"j{t}"), [line(1e8)])
     assert epsilon_of_lines([each for _, each in Account(path).entries()], DELTA) == 0.0
-    for bounds, said in (Bounds(requests=5), "holds 5 requests"), (Bounds(requests_an_hour=5), "5 requests in the last"):
+    for bounds, said in (
+        (Bounds(requests=5), "holds 5 requests"),
+        (Bounds(requests_an_hour=5), "5 requests in the last"),
+    ):
         with pytest.raises(Refused, match=said):
             Account(path).open_ask(ask(9), [line(1e8)], cap=1.0, delta=DELTA, fresh_secret=bytes(32), bounds=bounds)
         again = Account(path).open_ask(  # what was charged before is still answered
@@ -158,7 +161,9 @@ def test_a_policy_states_its_bounds(tmp_path: Path):
 
 
 @pytest.mark.parametrize("std", [1e15, 1e17, 1e29])
-def test_noise_that_cannot_be_drawn_is_refused_before_the_charge_and_the_account_goes_on(nodes: list[Policy], std: float):
+def test_noise_that_cannot_be_drawn_is_refused_before_the_charge_and_the_account_goes_on(
+    nodes: list[Policy], std: float
+):
     request = asked(nodes)
     assert "lattice" in refusal(nodes[0], with_terms(request, stds={Phase.ROUND: [std]}, id="large"))
     answer(nodes[0], request)

@@ -57,7 +57,7 @@ def test_what_the_recipe_chose_is_said_when_it_is_known(job: Path, monkeypatch, 
 def test_a_job_that_failed_before_it_began(job: Path, monkeypatch, capsys):
     at_each_look(monkeypatch, (job / OUTCOME, {"failed": "nobody came"}))
     with pytest.raises(InputError, match=r"nobody came\. When that is settled"):
-        follow(job.parent / "server", Order(method="fedgd", rounds=3), Conduct(folder=str(job)))
+        follow(job.parent / "server", Order(recipe="paper", method="fedgd", rounds=3), Conduct(folder=str(job)))
     assert capsys.readouterr().out == "run 7 submitted: fedgd, 3 nodes\n"
 
 
@@ -86,7 +86,7 @@ def failed(job: Path, monkeypatch, *acts: Any, status: str = "running") -> tuple
     monkeypatch.setattr(following, "time", clock)
     monkeypatch.setattr(following, "run_status", lambda server, run: status)
     with pytest.raises(InputError) as caught:
-        follow(job.parent / "server", Order(method="fedgd", rounds=3), Conduct(folder=str(job)))
+        follow(job.parent / "server", Order(recipe="paper", method="fedgd", rounds=3), Conduct(folder=str(job)))
     return str(caught.value), clock.now
 
 

@@ -41,9 +41,10 @@ def options(
 
 for command in (
     run, limit, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
-    experiments.report, deployment.node, deployment.serve,
+    experiments.report, deployment.serve,
 ):  # fmt: skip
     app.command()(command)
+app.add_typer(deployment.nodes, name="node")
 app.add_typer(federations.app, name="federation")
 app.add_typer(certificates.app, name="certificate")
 app.add_typer(ledgers.app, name="ledger")

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from fedsofim.core.phase import Phase
 from fedsofim.deploy import ledger_file
-from fedsofim.deploy.chain import Link
+from fedsofim.deploy.chain import Link, first_link
 from fedsofim.deploy.ledger_file import COLUMNS, append, last_link
 from fedsofim.deploy.lines import Line, within_cap
 from fedsofim.errors import Refused
@@ -175,6 +175,8 @@ class Account:
             end = last_link(db)
             if count is None or count == end.count:
                 return end
+            if count == 0:
+                return first_link(_identity(db))
             row = db.execute("SELECT number, link FROM chain WHERE number=?", (count,)).fetchone()
             return Link(*row) if row else None
 

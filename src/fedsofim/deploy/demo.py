@@ -27,7 +27,7 @@ NODES = 3
 
 def run_demo(out: Path, rounds: int, epsilon: float | str, method: str) -> None:
     """Three nodes with a third of the digits each; every node's cap is exactly this job."""
-    order = Order(method=method, epsilon=epsilon, rounds=rounds, clients=NODES)
+    order = Order(recipe="paper", method=method, epsilon=epsilon, rounds=rounds, clients=NODES)
     where, names = Address(port=processes.free_port()), [f"node-{i + 1}" for i in range(NODES)]
     multiplier = 0.1 if order.budget.private else 0.0
     hand_out(out, names, where, Terms(epsilon=epsilon, smallest_multiplier=multiplier, methods=(method,)))

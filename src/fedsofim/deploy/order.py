@@ -38,10 +38,10 @@ _AS_IS = "left out: as the recipe has it"
 class Order:
     """What the coordinator wants trained. What is None is left to the recipe, which knows the clients' sizes.
 
-    A method named here runs in the recipe's preparation, with its own settings.
+    A method named here runs in the recipe's preparation, with its own settings unless it is the recipe's own.
     """
 
-    recipe: str = described("paper", "auto: what is recommended, nothing to tune; paper: the paper's protocol")
+    recipe: str = described("auto", "auto: what is recommended, nothing to tune; paper: the paper's protocol")
     method: str | None = described(None, f"what is installed on every node, see `fedsofim methods`; {_AS_IS}", kind=str)
     settings: tuple[tuple[str, str], ...] = described(
         (), "a parameter of the method, name=value", flag="--set", typed=list[str] | None, shown=None, read=_pairs

@@ -59,9 +59,7 @@ class Work:
     @property
     def bounds(self) -> Bounds:
         """What of it the ledger keeps."""
-        return Bounds(
-            requests=self.requests, requests_an_hour=self.requests_an_hour, stored=self.stored_mb * 1_000_000
-        )
+        return Bounds(requests=self.requests, requests_an_hour=self.requests_an_hour, stored=self.stored_mb * 1_000_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +87,14 @@ class Policy:
 
 
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
-    "node": {"name": (str,), "data": (str,), "classes": (int,), "ledger": (str,), "mask_key": (str,),
-             "witness": (str,)},
+    "node": {
+        "name": (str,),
+        "data": (str,),
+        "classes": (int,),
+        "ledger": (str,),
+        "mask_key": (str,),
+        "witness": (str,),
+    },
     "budget": {"epsilon": (float, int, str), "delta": (float,)},
     "limits": {
         "smallest_multiplier": (float, int),

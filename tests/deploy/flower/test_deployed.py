@@ -177,7 +177,9 @@ def a_job_ends_where_the_simulator_ends(deployed: Deployed) -> None:
 
 def kills_lose_nothing(deployed: Deployed) -> None:
     """A node, the server process and the SuperLink are killed in turn; client memory and ledgers survive it."""
-    job = deployed.order(recipe="paper", method="scaffold", settings="local_steps=2", epsilon=WITHOUT, rounds=4, attempts=4)
+    job = deployed.order(
+        recipe="paper", method="scaffold", settings="local_steps=2", epsilon=WITHOUT, rounds=4, attempts=4
+    )
     deployed.wait_round(job, 1)
     _wait_until_asked(deployed, "node-2", job, round=1)
     deployed.kill("node-2")  # charged, perhaps not yet answered

@@ -206,7 +206,9 @@ def test_messages_are_answered_in_their_order_and_the_place_is_left(nodes: list[
     assert json.loads((tmp_path / "node.json").read_text())["node"] == 5
 
 
-def test_a_superlink_that_is_away_is_tried_again_and_said_so_once(nodes: list[Policy], tmp_path: Path, capsys, monkeypatch):
+def test_a_superlink_that_is_away_is_tried_again_and_said_so_once(
+    nodes: list[Policy], tmp_path: Path, capsys, monkeypatch
+):
     monkeypatch.setattr(node_loop, "_AGAIN", 0.0)
     letters = [Unreachable("gone"), Unreachable("gone"), letter_of(query_message("hello", 5))]
     found = looped(nodes[0], letters, tmp_path)
@@ -275,6 +277,8 @@ def test_a_worker_ends_when_its_node_is_killed_outright():
         worker = int(parent.stdout.readline())
         os.kill(parent.pid, signal.SIGKILL)
         end = time.monotonic() + 60
-        while Path(f"/proc/{worker}").exists() and "Z" not in Path(f"/proc/{worker}/stat").read_text().split(")")[-1][:3]:
+        while (
+            Path(f"/proc/{worker}").exists() and "Z" not in Path(f"/proc/{worker}/stat").read_text().split(")")[-1][:3]
+        ):
             assert time.monotonic() < end, "the worker lives on"
             time.sleep(0.05)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodes import charges, make_node, make_nodes, records_of, same_bits
+from nodes import charges, make_nodes, same_bits
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 

@@ -84,9 +84,9 @@ class Worker:
 class NodeLoop:
     """One node's connection and worker, and what it told its operator last."""
 
-    def __init__(self, fleet: Fleet, policy: Path, work: Path, where: str) -> None:
+    def __init__(self, fleet: Fleet, policy: Path, work: Path, where: str, key: Path | None = None) -> None:
         self.fleet, self.policy, self.work, self.where = fleet, policy, work, where
-        self.worker = Worker({"policy": str(policy), "instance": uuid.uuid4().hex})
+        self.worker = Worker({"policy": str(policy), "instance": uuid.uuid4().hex, "key": str(key or "")})
         self.stopping = False
         self.trouble = ""
         self.beaten = 0.0
@@ -212,7 +212,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         policy: Policy = read_policy(given.policy)
         with _alone(work):
-            loop = NodeLoop(Fleet.at(given.superlink, *files), Path(given.policy), work, given.superlink)
+            loop = NodeLoop(Fleet.at(given.superlink, *files), Path(given.policy), work, given.superlink, files[1])
 
             def stop(number: int, frame: object) -> None:
                 loop.stopping = True
