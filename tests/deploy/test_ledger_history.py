@@ -130,7 +130,7 @@ def test_without_its_witness_a_ledger_is_not_used_until_its_operator_says_so(pat
     with pytest.raises(InputError, match="fedsofim ledger adopt"):
         open_(path, ask(1))
     assert charged(path) == 1  # anybody may still read it
-    assert ledger_file.adopt(path, None).count == 1
+    assert ledger_file.adopt(path, None).number == 1
     open_(path, ask(1))
     assert charged(path) == 2
     with pytest.raises(InputError, match="has a witness already"):
@@ -145,7 +145,7 @@ def test_a_witness_that_a_crash_left_behind_catches_up(path: Path):
     place.write_text(before)
     open_(path, ask(1), cap=cap_of(2))
     known = read_witness(place)
-    assert known is not None and known.last.count == 2
+    assert known is not None and known.last.number == 2
 
 
 def test_a_witness_never_goes_back(path: Path):
@@ -168,7 +168,7 @@ def test_a_policy_may_keep_its_witness_elsewhere(tmp_path: Path):
     account = Account(tmp_path / "ledger.db", tmp_path / "apart" / "witness.json")
     account.create()
     assert (tmp_path / "apart" / "witness.json").is_file()
-    assert account.standing().last.count == 0
+    assert account.standing().last.number == 0
     assert not place_of(account.identity()).exists()
 
 
@@ -238,7 +238,7 @@ def test_charges_stay_as_they_were(path: Path):
     open_(path, ask(0), [line(3.7), line(5.1, weight=0.25)])
     assert [each.multiplier for _, each in Account(path).entries()] == [3.7, 5.1]
     end = Account(path).link()
-    assert end is not None and end.count == 1
+    assert end is not None and end.number == 1
     assert Account(path).link(0) is None or Account(path).link(0) == first_link(Account(path).identity())
     assert Account(path).link(7) is None
 
@@ -247,5 +247,5 @@ def test_charging_a_node_is_seen_in_its_standing(nodes: list[Policy]):
     before = nodes[0].account.standing()
     answer(nodes[0], asked(nodes))
     after = nodes[0].account.standing()
-    assert (before.last.count, after.last.count) == (0, 2)  # the charge and the answer
+    assert (before.last.number, after.last.number) == (0, 2)  # the charge and the answer
     assert charges(nodes[0]) == 1

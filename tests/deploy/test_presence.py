@@ -1,4 +1,4 @@
-"""Rounds without every client: the average, its weights and its noise are those of who was there; nobody pays for more."""
+"""Rounds without every client: the average, its weights and noise are those of who was there; nobody pays for more."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Signed statements: nothing in them can be changed, left out or passed off as another's; arithmetic needs no ledger."""
+"""Signed statements: nothing in them can be changed, left out or passed off as another's; sums need no ledger."""
 
 import copy
 from pathlib import Path
@@ -76,7 +76,9 @@ def test_a_statement_signed_by_somebody_else_is_noticed(job, tmp_path: Path):
     forged = copy.deepcopy(document)
     forged["clients"]["n0"] = certificate.statement(nodes[0], tmp_path / "node.key")
     assert certificate.check(forged) == []  # a right signature, of whoever
-    assert certificate.check(forged, known_keys(keys)) == ["n0: it is signed with another key than its node is known by"]
+    assert certificate.check(forged, known_keys(keys)) == [
+        "n0: it is signed with another key than its node is known by"
+    ]
 
 
 def test_an_epsilon_that_does_not_follow_from_the_lines_is_noticed_without_a_signature(job):

@@ -87,7 +87,7 @@ def test_what_is_no_preparation_is_refused_in_words(shared_nodes: list[Policy], 
 def test_the_noise_of_the_means_is_a_finite_number_for_each_phase(job: Job, stds: Any):
     right = replace(job, preparation=[UNIT, CENTRED], mean_stds={Phase.MOMENTS: 0.1})
     assert Job.read(right.text()) == right
-    with pytest.raises(InputError, match="mean_stds|expected a finite number"):
+    with pytest.raises(InputError, match=r"mean_stds|expected a finite number"):
         Job.read(replace(right, mean_stds=stds).text())
 
 

@@ -18,7 +18,6 @@ from fedsofim.deploy.readiness import findings
 from fedsofim.deploy.server import check_order
 from fedsofim.errors import InputError
 
-
 nodes = typer.Typer(help="Run a node, or check it before it joins.", invoke_without_command=True)
 PolicyFile = Annotated[Path | None, typer.Option(help="the operator's policy file")]
 SuperLink = Annotated[str | None, typer.Option(help="host:port of the coordinator's SuperLink")]

@@ -59,10 +59,10 @@ def mask_key(
 @app.command("node-key")
 def node_key(
     name: Annotated[str, typer.Argument(help="this node's name, as in its policy")],
-    folder: Annotated[Path, typer.Option(help="the node's folder, for node.key and node.pub")] = Path("."),
+    folder: Annotated[Path, typer.Option(help="the node's folder, for node.key and node.pub")] = Path(),
     replace: Annotated[bool, typer.Option("--replace", help="put the old key aside and make a new one")] = False,
 ) -> None:
-    """Make the key by which the server knows a node, and by which the node signs. The coordinator gets node.pub only."""
+    """Make the key by which the server knows a node, and by which the node signs. Only node.pub leaves the machine."""
     from fedsofim.deploy import credentials
 
     _make_room(folder / "node.key", replace)

@@ -29,7 +29,7 @@ def adopt(policy: Policy) -> None:
     """Use a ledger that was brought here from another machine. You say that it is its newest copy."""
     read = read_policy(policy)
     last = ledger_file.adopt(read.ledger, read.witness)
-    print(f"{read.ledger}: whole, {last.count} entries; from now on this machine remembers how it ends")
+    print(f"{read.ledger}: whole, {last.number} entries; from now on this machine remembers how it ends")
 
 
 @app.command("show")

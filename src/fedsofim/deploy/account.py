@@ -1,8 +1,8 @@
 """A node's own ledger: one SQLite file that only ever grows, written to disk before anything leaves.
 
-The order is: check the cap and write the charge in one transaction, fsync, tell the witness, only then draw noise; store
-the reply, fsync, only then send it. A crash anywhere leaves the charge in place: the ledger may count too much, never
-too little. Jobs, runs, servers and restarts share the one file.
+The order is: check the cap and write the charge in one transaction, fsync, tell the witness, only then draw noise;
+store the reply, fsync, only then send it. A crash anywhere leaves the charge in place: the ledger may count too much,
+never too little. Jobs, runs, servers and restarts share the one file.
 
 **One question, one answer, for ever.** The noise of a request is a function of the job's secret and of the request
 (noise.py `request_secret`), so whoever asks again gets the same bits and learns nothing: it is free. A reply is kept
@@ -173,7 +173,7 @@ class Account:
         """The chain's end, or its link after so many entries; None if it has fewer."""
         with ledger_file.read(self.path) as db:
             end = last_link(db)
-            if count is None or count == end.count:
+            if count is None or count == end.number:
                 return end
             if count == 0:
                 return first_link(_identity(db))

@@ -31,7 +31,7 @@ def statement(policy: Policy, key: Path | None = None) -> dict[str, Any]:
     account = policy.account
     end = account.standing().last
     facts = account_of(account, account.last(), policy.delta) | {"node": policy.name, "cap": stated(policy.epsilon)}
-    facts |= {"entries": end.count, "head": end.digest.hex()}
+    facts |= {"entries": end.number, "head": end.digest.hex()}
     return signed(facts, key) if key is not None else facts
 
 
@@ -132,7 +132,9 @@ def readable(document: Mapping[str, Any]) -> str:
     for name, rounds in document.get("absent", {}).items():
         lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
     lines.append("An epsilon holds for one record of one client against whoever sees everything that was released.")
-    lines.append("The smaller it is, the less anybody can tell from all of it whether that record was there or another.")
+    lines.append(
+        "The smaller it is, the less anybody can tell from all of it whether that record was there or another."
+    )
     return "\n".join(lines) + "\n"
 
 

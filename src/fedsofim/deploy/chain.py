@@ -20,7 +20,7 @@ _LABEL = b"fedsofim ledger 2\n"
 class Link(NamedTuple):
     """The end of a chain: how many entries there are, and the digest of all of them."""
 
-    count: int
+    number: int
     digest: bytes
 
 
@@ -38,8 +38,8 @@ def first_link(identity: str) -> Link:
 
 def next_link(last: Link, said: Sequence[Any]) -> Link:
     """The link after an entry that says this."""
-    text = json.dumps([last.count + 1, *said], separators=(",", ":"))
-    return Link(last.count + 1, hashlib.sha256(last.digest + text.encode()).digest())
+    text = json.dumps([last.number + 1, *said], separators=(",", ":"))
+    return Link(last.number + 1, hashlib.sha256(last.digest + text.encode()).digest())
 
 
 def seal_of(key: bytes, link: Link) -> bytes:
@@ -56,6 +56,6 @@ def broken_at(identity: str, entries: Iterable[Entry], key: bytes | None) -> tup
         link = next_link(links[-1], entry.said)
         sealed = key is None or hmac.compare_digest(entry.seal, seal_of(key, link))
         if link.digest != entry.link or not sealed:
-            return link.count, links
+            return link.number, links
         links.append(link)
     return 0, links

@@ -90,7 +90,8 @@ StateDirectory=fedsofim
 WantedBy=multi-user.target
 """
 
-_CONTAINER = """# podman build -t {name} . && podman run -d --name {name} -v "$PWD":/data -v {name}-state:/state {options}{name}
+_CONTAINER = """# podman build -t {name} .
+# podman run -d --name {name} -v "$PWD":/data -v {name}-state:/state {options}{name}
 # The folder is mounted, not copied: records and keys are in no image. /state remembers how the ledger ends.
 FROM python:3.12-slim
 RUN pip install --no-cache-dir "fedsofim[flower]=={version}"
@@ -125,7 +126,9 @@ may make a key of their own (ssh-keygen -t ecdsa -b 384 -f node.key) and send on
 class Terms:
     """What the policy templates start from; each operator changes them."""
 
-    epsilon: float | str = 2.0  # a job's default is 1: head-room for one more. Or `no-privacy`, with a smallest multiplier of 0
+    epsilon: float | str = (
+        2.0  # a job's default is 1: head-room for one more. Or `no-privacy`, with a smallest multiplier of 0
+    )
     delta: float = 1e-5
     smallest_multiplier: float = 1.0
     largest_clip: float = 10.0

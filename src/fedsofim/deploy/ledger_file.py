@@ -84,7 +84,7 @@ def adopt(path: Path, witness: Path | None) -> Link:
         if place.exists():
             raise InputError(f"{path}: it has a witness already ({place}); nothing is to be done")
         links, key = _whole(path, db, identity, None), os.urandom(32)
-        db.executemany("UPDATE chain SET seal=? WHERE number=?", [(seal_of(key, k), k.count) for k in links[1:]])
+        db.executemany("UPDATE chain SET seal=? WHERE number=?", [(seal_of(key, k), k.number) for k in links[1:]])
         db.execute("COMMIT")
     write_witness(place, Witness(ledger=identity, where=str(path), key=key, last=links[-1]))
     return links[-1]
@@ -108,7 +108,7 @@ def used(path: Path, witness: Path | None) -> Iterator[sqlite3.Connection]:
         end = last_link(db)
         db.execute("COMMIT")
         _checked[path] = _signature(path)
-    if end.count > known.last.count:
+    if end.number > known.last.number:
         advance(place, end)
 
 
@@ -130,7 +130,7 @@ def append(db: sqlite3.Connection, kind: str, ask: int, witness: Path | None) ->
         raise InputError("the ledger's witness is gone; nothing is released")
     link = next_link(last_link(db), _said(db, kind, ask))
     db.execute(
-        "INSERT INTO chain VALUES (?, ?, ?, ?, ?)", (link.count, kind, ask, link.digest, seal_of(known.key, link))
+        "INSERT INTO chain VALUES (?, ?, ?, ?, ?)", (link.number, kind, ask, link.digest, seal_of(known.key, link))
     )
 
 
@@ -209,12 +209,12 @@ def _whole(path: Path, db: sqlite3.Connection, identity: str, key: bytes | None)
 def _check_history(path: Path, db: sqlite3.Connection, identity: str, known: Link) -> None:
     """Does the ledger go on from where its witness last saw it?"""
     end = last_link(db)
-    if end.count < known.count:
+    if end.number < known.number:
         raise InputError(
-            f"{path}: the ledger ends with entry {end.count}, and it had {known.count}: this is an older copy; {_HINT}; "
-            "nothing is released"
+            f"{path}: the ledger ends with entry {end.number}, and it had {known.number}: this is an older copy; {_HINT}"
+            "; nothing is released"
         )
-    row = db.execute("SELECT link FROM chain WHERE number=?", (known.count,)).fetchone()
+    row = db.execute("SELECT link FROM chain WHERE number=?", (known.number,)).fetchone()
     if (row[0] if row else first_link(identity).digest) != known.digest:
         raise InputError(f"{path}: the ledger has another history than its node wrote; {_HINT}; nothing is released")
 

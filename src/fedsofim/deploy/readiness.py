@@ -56,7 +56,7 @@ def _of_data(policy: Policy) -> Finding:
 
 def _of_ledger(policy: Policy) -> Iterator[Finding]:
     try:
-        entries = policy.account.standing().last.count
+        entries = policy.account.standing().last.number
         lines = [line for _, line in policy.account.entries()]
     except InputError as error:
         yield Finding(False, str(error))

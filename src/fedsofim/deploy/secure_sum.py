@@ -10,10 +10,11 @@ in Σ_i y_i, and only if every node was asked exactly the same thing. One node m
 round needs all.
 
 Noise: with s the std that would hide one client's sum alone and A = max a_i, the average needs std A·s; each of n
-clients draws A·s/sqrt(n). A node knows P clients (its policy's peers and itself) and believes of h of them (its policy's
-`secure_sum_min_clients`, itself among them) that they draw theirs and keep their secrets; not of which. The server picks
-the n that sum, and may pick all P - h others first: at least max(1, n - (P - h)) of the n are to be trusted, and with
-that many in the place of h the node charges itself at std A·s·sqrt(h/n) (`trusted_among`). Sums of floored
+clients draws A·s/sqrt(n). A node knows P clients (its policy's peers and itself) and believes of h of them (its
+policy's `secure_sum_min_clients`, itself among them) that they draw theirs and keep their secrets; not of which. The
+server picks the n that sum, and may pick all P - h others first: at least max(1, n - (P - h)) of the n are to be
+trusted, and with that many in the place of h the node charges itself at std A·s·sqrt(h/n) (`trusted_among`). Sums of
+floored
 normals: floor(w_1) + ... + floor(w_n) has, up to exp(-2π²·2^64), the law of floor(Σw + n-1 uniforms), a
 post-processing of the Gaussian mechanism with noise Σw; so the price is the Gaussian one.
 
@@ -74,7 +75,7 @@ class Shares:
 
 
 def trusted_among(summing: int, known: int, trusted: int) -> int:
-    """How many of the clients in a sum are to be trusted, if `trusted` of all `known` ones are and the worst are picked.
+    """How many of the clients in a sum are to be trusted, if `trusted` of all `known` ones are and the worst sum.
 
     >>> trusted_among(summing=5, known=5, trusted=3), trusted_among(summing=3, known=5, trusted=3)
     (3, 1)

@@ -1,7 +1,7 @@
 """The coordinator's side of a job, without Flower: start it, and step from one question to the next.
 
-A round is averaged over all clients of the job or not at all, unless the order says how many are enough (presence.py). A
-round that some nodes answered can be asked again for free, since a node returns the release it stored.
+A round is averaged over all clients of the job or not at all, unless the order says how many are enough (presence.py).
+A round that some nodes answered can be asked again for free, since a node returns the release it stored.
 """
 
 import uuid

@@ -1,4 +1,4 @@
-"""What a node remembers of its ledger apart from the ledger: how long it was and how it ended, and the key of its seals.
+"""What a node remembers of its ledger apart from it: how long it was, how it ended, and the key of its seals.
 
 A ledger that is older than its witness was rolled back; one that ends otherwise has another history. The witness is
 written after the ledger and before anything leaves, so that it never knows of more than the ledger, and the ledger
@@ -55,7 +55,7 @@ def read_witness(path: Path) -> Witness | None:
 def write_witness(path: Path, witness: Witness) -> None:
     """On disk, whole, for its owner's eyes only."""
     found = {"ledger": witness.ledger, "where": witness.where, "key": witness.key.hex()}
-    found |= {"count": witness.last.count, "digest": witness.last.digest.hex()}  # type: ignore[dict-item]
+    found |= {"count": witness.last.number, "digest": witness.last.digest.hex()}  # type: ignore[dict-item]
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, lambda file: (os.fchmod(file.fileno(), 0o600), file.write(json.dumps(found).encode())))
@@ -69,7 +69,7 @@ def advance(path: Path, last: Link) -> None:
         known = read_witness(path)
         if known is None:
             raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
-        if last.count > known.last.count:
+        if last.number > known.last.number:
             write_witness(path, Witness(ledger=known.ledger, where=known.where, key=known.key, last=last))
 
 

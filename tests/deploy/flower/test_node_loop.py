@@ -1,4 +1,4 @@
-"""A node's own loop on Flower's Fleet API: never a server's code, at once in its place again, every wait with an end."""
+"""A node's own loop on Flower's Fleet API: never a server's code, at once back in its place, every wait with an end."""
 
 import io
 import json
@@ -45,7 +45,8 @@ def reply_in(answer: Any) -> Any:
     """The reply in an answer, as a server opens it."""
     if message_from_proto(Proto.FromString(answer.head)).has_error():
         return opened(message_from_proto(Proto.FromString(answer.head)))
-    return opened(inflate_object_from_contents(ObjectTree.FromString(answer.tree).object_id, dict(answer.contents)))
+    whole: Any = inflate_object_from_contents(ObjectTree.FromString(answer.tree).object_id, dict(answer.contents))
+    return opened(whole)
 
 
 def policy_file(policy: Policy) -> Path:
@@ -255,9 +256,10 @@ def test_a_worker_that_hangs_is_ended_when_the_policys_time_is_up(nodes: list[Po
 
 
 def test_two_nodes_in_one_folder_are_an_error(tmp_path: Path):
-    with node_loop._alone(tmp_path), pytest.raises(InputError, match="a node runs in this folder already"):
-        with node_loop._alone(tmp_path):
-            pass
+    with node_loop._alone(tmp_path):
+        second = node_loop._alone(tmp_path)
+        with pytest.raises(InputError, match="a node runs in this folder already"):
+            second.__enter__()
 
 
 PARENT = textwrap.dedent("""

@@ -1,9 +1,9 @@
 """`fedsofim node`, when policy and data have been checked: fetch a message, have it answered, send the answer.
 
 Flower's SuperNode sleeps 3 s whenever it finds no message, looks for its answer every 0.5 s and starts three processes;
-and it fetches and runs code that the server sends. This does none of that: it looks for messages every tenth of a second
-while a job runs, and has them answered by one process of this installation (worker.py), which is kept while messages
-come. One message is worked on at a time, in the order they came, which post.py relies on.
+and it fetches and runs code that the server sends. This does none of that: it looks for messages every tenth of a
+second while a job runs, and has them answered by one process of this installation (worker.py), which is kept while
+messages come. One message is worked on at a time, in the order they came, which post.py relies on.
 
 Every wait has an end: a worker that does not answer in the time that the policy gives it is ended, a SuperLink that is
 away is tried again and said so. Killed, it takes its worker with it; started again, it takes its own place at once.

@@ -147,9 +147,9 @@ class MethodStrategy(Strategy):
         if fewest(self.now) == len(self.now.clients):
             return {c.name for c in self.now.clients}
         connected = set(post.grid.get_node_ids())
-        if any(c.name not in self.nodes or self.nodes[c.name] not in connected for c in self.now.clients):
-            if len(connected - set(self.nodes.values())):  # somebody is back under another number
-                self.nodes |= meet_again(post, self.now.clients, self.conduct, fewest(self.now))
+        missing = any(c.name not in self.nodes or self.nodes[c.name] not in connected for c in self.now.clients)
+        if missing and connected - set(self.nodes.values()):  # somebody is back under another number
+            self.nodes |= meet_again(post, self.now.clients, self.conduct, fewest(self.now))
         return {name for name, number in self.nodes.items() if number in connected}
 
     def _sorted(self, sound: dict[str, Arrays], replies: dict[str, Reply]) -> tuple[dict[str, Arrays], dict[str, str]]:
