@@ -1,7 +1,7 @@
 """Parsers of what strangers and disks may hold: whatever comes, a value or an error in words, never another exception.
 
-Inputs are mutations of right ones: bytes changed, cut, doubled, and plain values exchanged for strange ones. The long form,
-`FEDSOFIM_FUZZ=100000`, is the same with more of them.
+Inputs are mutations of right ones: bytes changed, cut, doubled, and plain values exchanged for strange ones. The long
+form, `FEDSOFIM_FUZZ=100000`, is the same with more of them.
 """
 
 import json
@@ -28,8 +28,8 @@ from nodes import policy_toml, started
 
 MANY = int(os.environ.get("FEDSOFIM_FUZZ", "2000"))
 STRANGE: list[Any] = [
-    None, True, -1, 0, 10**400, 1e308, -1e308, 5e-324, float("nan"), float("inf"), "", "x" * 5000, "\x00", "\u202e", "../x",
-    [], [[]], {}, {"a": {}}, [1] * 100, "1", b"".hex(),
+    None, True, -1, 0, 10**400, 1e308, -1e308, 5e-324, float("nan"), float("inf"), "", "x" * 5000, "\x00", "\u202e",
+    "../x", [], [[]], {}, {"a": {}}, [1] * 100, "1", b"".hex(),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`fedsofim node check`: everything that is wrong before a node joins, each in a sentence, and what is left of the budget."""
+"""`fedsofim node check`: everything that is wrong before a node joins, in sentences, and what is left of the budget."""
 
 import socket
 from dataclasses import replace
@@ -44,8 +44,8 @@ def test_everything_that_is_wrong_is_said_at_once(nodes: list[Policy], tmp_path:
     texts = [
         text for right, text in found(nodes[0], "127.0.0.1:1", tmp_path / "ca.crt", tmp_path / "node.key") if not right
     ]
-    for text, said in zip(texts, ["no such file", "there is no ledger", "key cannot be read", "certificate cannot be read",
-                                  "127.0.0.1:1"], strict=True):  # fmt: skip
+    wanted = ["no such file", "there is no ledger", "key cannot be read", "certificate cannot be read", "127.0.0.1:1"]
+    for text, said in zip(texts, wanted, strict=True):
         assert said in text
 
 

@@ -211,8 +211,8 @@ def _check_history(path: Path, db: sqlite3.Connection, identity: str, known: Lin
     end = last_link(db)
     if end.number < known.number:
         raise InputError(
-            f"{path}: the ledger ends with entry {end.number}, and it had {known.number}: this is an older copy; {_HINT}"
-            "; nothing is released"
+            f"{path}: the ledger ends with entry {end.number}, and it had {known.number}: this is an older copy; "
+            f"{_HINT}; nothing is released"
         )
     row = db.execute("SELECT link FROM chain WHERE number=?", (known.number,)).fetchone()
     if (row[0] if row else first_link(identity).digest) != known.digest:
