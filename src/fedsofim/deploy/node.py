@@ -134,6 +134,8 @@ def _ask(request: Request, program: Program, data: Data) -> Ask:
 
 def read_data(policy: Policy) -> Data:
     """The node's records, checked; what is wrong with them is for the operator's eyes only."""
+    if not policy.data.is_file():
+        raise DataProblem(f"{policy.data}: there is no such file; put the records there, or change data in the policy")
     try:
         found = read_arrays(policy.data)
         x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])

@@ -46,8 +46,6 @@ def findings(policy: Path, superlink: str | None, certificates: Path | None, key
 
 def _of_data(policy: Policy) -> Finding:
     try:
-        if not policy.data.is_file():
-            raise InputError(f"{policy.data}: there is no such file; put the records there, or change data in [node]")
         data = read_data(policy)
     except InputError as error:
         return Finding(False, str(error))
