@@ -1,5 +1,6 @@
 """Strict mode for every test: 64-bit numbers where asked for, no silent promotion, warnings are errors."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -12,6 +13,14 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What nodes remember of their ledgers goes into a folder of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDSOFIM_STATE", str(tmp_path_factory.mktemp("state")))
+        yield
 
 
 @pytest.fixture(scope="session")

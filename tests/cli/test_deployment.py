@@ -5,9 +5,11 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from commands import run_here
+from fedsofim.cli import deployment
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, save
 from fedsofim.deploy.order import Conduct, Order
@@ -47,7 +49,7 @@ def mistake(fedsofim):
 def done(tmp_path_factory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("done")
     nodes = make_nodes(folder / "nodes")
-    job = finish(nodes, start(nodes, Order(method="fedgd", epsilon=0.5, rounds=1))).job.id
+    job = finish(nodes, start(nodes, Order(recipe="paper", method="fedgd", epsilon=0.5, rounds=1))).job.id
     document = certificate.document_of(job, {p.name: certificate.statement(p) for p in nodes})
     machine, _ = certificate.write(document, folder / "job")
     options = [part for p in nodes for part in ("--ledger", p.ledger)]
@@ -105,12 +107,12 @@ def test_show(fedsofim, done):
 
 def test_a_nodes_own_ledger(fedsofim, mistake, done, tmp_path: Path):
     policy = done["nodes"][0].data.parent / "policy.toml"
-    code, out, _ = fedsofim("certificate", "ledger", "--policy", policy)
+    code, out, _ = fedsofim("ledger", "show", "--policy", policy)
     assert code == 0
     assert "spent 0.5 of 1" in out
-    code, out, _ = fedsofim("certificate", "ledger", "--policy", policy, "--json")
+    code, out, _ = fedsofim("ledger", "show", "--policy", policy, "--json")
     assert json.loads(out)["epsilon"] == pytest.approx(0.5, rel=1e-6)
-    assert "no such policy file" in mistake("certificate", "ledger", "--policy", tmp_path / "none.toml")
+    assert "no such policy file" in mistake("ledger", "show", "--policy", tmp_path / "none.toml")
 
 
 # --- node ---------------------------------------------------------------------------------------------------
@@ -157,7 +159,57 @@ def test_a_node_needs_its_key(mistake, policy: Path, tmp_path: Path, no_process)
     assert "node.key: no such file" in mistake("node", "--policy", policy, "--superlink", "127.0.0.1:1", *files)
 
 
+def test_a_node_is_checked_before_it_joins(fedsofim, policy: Path, no_process):
+    code, out, _ = fedsofim("node", "check", "--policy", policy)
+    assert code == 0
+    assert all(line.startswith("ok ") for line in out.splitlines())
+    (policy.parent / "records.npz").unlink()
+    code, out, _ = fedsofim("node", "check", "--policy", policy, "--superlink", "127.0.0.1:1")
+    assert code == 1
+    assert [line.split(":")[0] for line in out.splitlines() if line.startswith("WRONG")] == [
+        f"WRONG  {policy.parent / 'records.npz'}", "WRONG  127.0.0.1"
+    ]  # fmt: skip
+
+
+def test_a_ledger_is_made_once_and_adopted_elsewhere(fedsofim, mistake, policy: Path, monkeypatch, tmp_path: Path):
+    assert "never overwritten" in mistake("ledger", "create", "--policy", policy)
+    monkeypatch.setenv("FEDSOFIM_STATE", str(tmp_path / "another machine"))
+    assert "fedsofim ledger adopt" in mistake("ledger", "show", "--policy", policy)
+    assert fedsofim("ledger", "adopt", "--policy", policy)[0] == 0
+    assert "nothing is to be done" in mistake("ledger", "adopt", "--policy", policy)
+    policy.write_text(policy.read_text().replace("ledger.db", "new.db"))
+    code, out, _ = fedsofim("ledger", "create", "--policy", policy)
+    assert code == 0 and "nothing is spent" in out
+
+
+def test_keys_are_replaced_only_if_that_is_said(fedsofim, mistake, tmp_path: Path):
+    pytest.importorskip("cryptography")
+    for command, file in (("node-key", "node.key"), ("mask-key", "mask.key")):
+        where = ("--folder", tmp_path) if command == "node-key" else ("--out", tmp_path / "mask.key")
+        assert fedsofim("federation", command, "a", *where)[0] == 0
+        first = (tmp_path / file).read_bytes()
+        assert "--replace" in mistake("federation", command, "a", *where)
+        assert fedsofim("federation", command, "a", *where, "--replace")[0] == 0
+        assert (tmp_path / file).read_bytes() != first
+        (aside,) = tmp_path.glob(f"{file}.*")
+        assert aside.read_bytes() == first
+
+
 # --- serve --------------------------------------------------------------------------------------------------
+
+
+def test_test_data_is_found_from_the_servers_own_folder_and_read_before_a_job_begins(
+    fedsofim, mistake, tmp_path: Path, monkeypatch
+):
+    asked: list[Conduct] = []
+    monkeypatch.setattr(deployment, "follow", lambda server, order, conduct: asked.append(conduct))
+    monkeypatch.setattr(deployment, "check_order", lambda order: None)
+    monkeypatch.chdir(tmp_path)
+    np.savez("test.npz", x_train=X, y_train=Y, x_test=X, y_test=Y)
+    assert fedsofim("serve", "server", "--test", "test.npz")[0] == 0
+    assert asked[0].test == str(tmp_path / "test.npz")
+    assert "none.npz" in mistake("serve", "server", "--test", "none.npz")
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(
@@ -203,7 +255,9 @@ def test_serve_resumes_only_what_there_is(mistake, tmp_path: Path, no_process):
 
 def test_serve_resumes_the_jobs_own_order(fedsofim, tmp_path: Path, monkeypatch):
     nodes = make_nodes(tmp_path / "nodes")
-    order = Order(method="fedadam", settings=(("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size")
+    order = Order(
+        recipe="paper", method="fedadam", settings=(("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size"
+    )
     save(start(nodes, order), tmp_path / "job" / CHECKPOINT)
     asked: list[tuple[Path, Order, Conduct]] = []
     monkeypatch.setattr("fedsofim.cli.deployment.follow", lambda *a: asked.append(a))
@@ -221,7 +275,7 @@ def test_serve_orders_what_was_asked_for(fedsofim, tmp_path: Path, monkeypatch):
     conduct = Conduct(folder=str(tmp_path / "job"), test="digits", patience=5.0)
     settings = (("lr", "0.5"), ("tau", "0.1"))
     assert asked == [
-        (tmp_path, Order(method="fedadam", settings=settings, epsilon=2.0), conduct),
+        (tmp_path, Order(recipe="paper", method="fedadam", settings=settings, epsilon=2.0), conduct),
         (tmp_path, Order(epsilon="no-privacy", standardize=0.1, weights="size"), conduct),
         (tmp_path, Order(recipe="auto", rounds=9, clip=2.5), conduct),
     ]
@@ -258,7 +312,7 @@ def test_without_flower_it_says_what_to_install(mistake, tmp_path: Path, monkeyp
     assert not (tmp_path / "f").exists()
 
 
-@pytest.mark.parametrize("command", ["node", "serve", "federation", "certificate"])
+@pytest.mark.parametrize("command", ["node", "serve", "federation", "certificate", "ledger"])
 def test_commands_have_help(fedsofim, command: str):
     code, out, err = fedsofim(command, "--help")
     assert code == 0

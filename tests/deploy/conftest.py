@@ -25,4 +25,4 @@ def shared_nodes(tmp_path_factory: pytest.TempPathFactory) -> list[Policy]:
 @pytest.fixture(scope="module")
 def now(shared_nodes: list[Policy]) -> JobState:
     """Two rounds of DP-FedGD among them, not yet asked for."""
-    return start(shared_nodes, Order(method="fedgd", epsilon=1.0, rounds=2))
+    return start(shared_nodes, Order(recipe="paper", method="fedgd", epsilon=1.0, rounds=2))

@@ -7,7 +7,7 @@ import pytest
 
 from fedsofim.deploy.account import Account, Opened
 from fedsofim.errors import InputError, Refused
-from ledgers import SECRET, ask, cap_of, charged, line, open_
+from ledgers import SECRET, ask, cap_of, charged, line, made, open_
 
 
 @pytest.fixture
@@ -34,14 +34,23 @@ def test_the_question_asked_again_after_the_reply_is_answered_for_free(path: Pat
     assert charged(path) == 1
 
 
-def test_a_crash_before_the_reply_is_charged_again(path: Path):
-    open_(path, ask())
-    second = open_(path, ask())
-    assert second.reply is None
-    assert charged(path) == 2
+def test_a_crash_before_the_reply_costs_nothing_more(path: Path):
+    first = open_(path, ask())
+    second = open_(path, ask(), cap=0.0)
+    assert (second.reply, second.number, second.secret) == (None, first.number, first.secret)
+    assert charged(path) == 1
     Account(path).close_ask(second.number, b"second", b"")
     assert open_(path, ask()).reply == b"second"
-    assert charged(path) == 2
+    assert charged(path) == 1
+
+
+def test_of_one_question_no_second_answer_is_ever_kept(path: Path):
+    opened = open_(path, ask())
+    Account(path).close_ask(opened.number, b"reply", b"")
+    with pytest.raises(Refused, match="answered before"):
+        Account(path).close_ask(opened.number, b"another reply", b"")
+    assert open_(path, ask()).reply == b"reply"
+    Account(path).close_ask(opened.number, b"reply", b"")  # computed again, to the same bits
 
 
 def test_another_question_of_the_same_round_is_charged(path: Path):
@@ -59,24 +68,32 @@ def test_a_refusal_leaves_no_trace(path: Path):
     assert Account(path).terms() == {}
 
 
-def test_a_first_request_refused_leaves_a_ledger_to_read(path: Path):
-    with pytest.raises(Refused):
-        open_(path, ask(), cap=cap_of(1) * 0.9)
-    assert charged(path) == 0
-
-
-def test_replies_of_rounds_long_past_are_charged_again_not_forgotten(path: Path):
+def test_replies_of_rounds_long_past_are_computed_again_for_free(path: Path):
     for t in range(8):
         Account(path).close_ask(open_(path, ask(t)).number, b"%d" % t, b"m%d" % t)
     assert open_(path, ask(7)).reply == b"7"
     assert open_(path, ask(6)).reply == b"6"  # a server that resumes goes back one round
+    old = open_(path, ask(0), cap=0.0)
+    assert old.reply is None
+    with pytest.raises(Refused, match="answered before"):
+        Account(path).close_ask(old.number, b"other", b"m0")
+    Account(path).close_ask(old.number, b"0", b"m0")
     assert charged(path) == 8
-    assert open_(path, ask(0)).reply is None
-    assert charged(path) == 9
+
+
+def test_replies_are_kept_up_to_the_bytes_that_the_operator_allows(path: Path):
+    for job in ("a", "b", "c"):
+        opened = open_(path, ask(0, job=job))
+        Account(path).close_ask(opened.number, b"x" * 100, b"y" * 20, stored=250)
+    kept = {job: open_(path, ask(0, job=job)).reply is not None for job in ("a", "b", "c")}
+    assert kept == {"a": False, "b": True, "c": True}
+    opened = open_(path, ask(1, job="c"))
+    Account(path).close_ask(opened.number, b"x" * 300, b"", stored=250)  # what was just computed is always kept
+    assert open_(path, ask(1, job="c")).reply == b"x" * 300
 
 
 def test_memory_is_kept_for_the_next_round(path: Path):
-    account = Account(path)
+    account = Account(made(path))
     assert account.memory("job", 0) is None
     account.close_ask(open_(path, ask(0)).number, b"", b"after round 0")
     account.close_ask(open_(path, ask(0, job="other")).number, b"", b"another job's")
@@ -104,10 +121,10 @@ def test_in_order_a_second_question_of_a_round_is_refused(path: Path):
     assert charged(path) == 1
 
 
-def test_in_order_the_same_question_after_a_crash_is_charged_again(path: Path):
+def test_in_order_the_same_question_after_a_crash_is_free(path: Path):
     open_(path, ask(0, in_order=True))
-    assert open_(path, ask(0, in_order=True)).reply is None
-    assert charged(path) == 2
+    assert open_(path, ask(0, in_order=True), cap=0.0).reply is None
+    assert charged(path) == 1
 
 
 def test_in_order_no_round_may_be_left_out(path: Path):
@@ -197,8 +214,7 @@ def test_an_empty_ledger_has_an_identity_of_its_own(tmp_path: Path):
         account.create()
         assert (account.last(), account.entries(), account.terms()) == (0, [], {})
     assert first.identity() != second.identity()
-    first.create()
-    assert first.identity() == Account(tmp_path / "a.db").identity()
+    assert first.identity() == Account(tmp_path / "a.db").identity() == first.standing().ledger
 
 
 def test_entries_up_to_a_number(path: Path):
@@ -218,6 +234,7 @@ def test_every_write_waits_for_the_disk(path: Path, monkeypatch):
             seen.append(tuple(modes))  # type: ignore[arg-type]
             super().close()
 
+    made(path)
     real = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, **k, factory=Watched))
     opened: Opened = open_(path, ask())

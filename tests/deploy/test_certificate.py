@@ -15,8 +15,8 @@ from fedsofim.deploy.policy import Policy
 from fedsofim.errors import InputError
 from nodes import REHEARSAL, finish, make_nodes, spent, start
 
-FIRST = Order(method="fedadam", epsilon=0.6, rounds=2)
-SECOND = Order(method="fedgd", epsilon=0.3, rounds=1)
+FIRST = Order(recipe="paper", method="fedadam", epsilon=0.6, rounds=2)
+SECOND = Order(recipe="paper", method="fedgd", epsilon=0.3, rounds=1)
 
 
 class Case:
@@ -178,7 +178,7 @@ def test_what_a_certificate_does_not_say_is_found(case: Case, how: str):
 def test_a_ledger_that_has_grown_still_verifies(tmp_path: Path):
     case = Case(tmp_path)
     earlier = case.document
-    job = finish(case.nodes, start(case.nodes, Order(method="fedgd", epsilon=0.05, rounds=1))).job.id
+    job = finish(case.nodes, start(case.nodes, Order(recipe="paper", method="fedgd", epsilon=0.05, rounds=1))).job.id
     assert certificate.verify(earlier, case.ledgers) == []
     now = certificate.document_of(job, {p.name: certificate.statement(p) for p in case.nodes})
     assert certificate.verify(now, case.ledgers) == []
@@ -191,7 +191,7 @@ def test_a_ledger_that_has_grown_still_verifies(tmp_path: Path):
 def test_a_ledger_from_before_the_release_does_not_verify(tmp_path: Path):
     case = Case(tmp_path)
     before = case.ledgers[0].read_bytes()
-    job = finish(case.nodes, start(case.nodes, Order(method="fedgd", epsilon=0.05, rounds=1))).job.id
+    job = finish(case.nodes, start(case.nodes, Order(recipe="paper", method="fedgd", epsilon=0.05, rounds=1))).job.id
     now = certificate.document_of(job, {p.name: certificate.statement(p) for p in case.nodes})
     case.ledgers[0].write_bytes(before)  # an old backup
     assert all(problem.startswith("n0: ") for problem in certificate.verify(now, case.ledgers))
@@ -208,7 +208,7 @@ def test_nothing_released_yet(tmp_path: Path):
 
 def test_without_noise_there_is_no_bound_and_it_says_so(tmp_path: Path):
     nodes = make_nodes(tmp_path, **REHEARSAL)
-    job = finish(nodes, start(nodes, Order(method="fedgd", epsilon=WITHOUT, rounds=1))).job.id
+    job = finish(nodes, start(nodes, Order(recipe="paper", method="fedgd", epsilon=WITHOUT, rounds=1))).job.id
     document = certificate.document_of(job, {p.name: certificate.statement(p) for p in nodes})
     assert document["clients"]["n0"]["epsilon"] == document["clients"]["n0"]["cap"] == WITHOUT
     assert document["clients"]["n0"]["jobs"][0]["epsilon"] == WITHOUT

@@ -27,7 +27,7 @@ def jobs() -> list[Any]:
 @pytest.mark.parametrize("name, standardize", jobs())
 def test_a_restored_job_is_the_same_job_bit_by_bit(tmp_path: Path, name: str, standardize: float):
     nodes = make_nodes(tmp_path)
-    now = start(nodes, Order(method=name, epsilon=1.0, rounds=3, standardize=standardize))
+    now = start(nodes, Order(recipe="paper", method=name, epsilon=1.0, rounds=3, standardize=standardize))
     path = tmp_path / "job" / "checkpoint.npz"
     seen = []
     while not now.finished:
@@ -57,7 +57,7 @@ def test_a_checkpoint_holds_what_the_seed_does_not(tmp_path: Path, shared_nodes:
 
 
 def test_a_rehearsal_is_restored_as_one(tmp_path: Path, shared_nodes: list[Policy]):
-    order = Order(method="fedgd", epsilon=WITHOUT, rounds=2)
+    order = Order(recipe="paper", method="fedgd", epsilon=WITHOUT, rounds=2)
     save(start(shared_nodes, order), tmp_path / "c.npz")
     assert restore(tmp_path / "c.npz").order == order
 

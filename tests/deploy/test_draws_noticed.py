@@ -57,7 +57,7 @@ def test_rounds_have_noise_of_their_own(noise: Mechanism):
     """Each request brings fresh bytes; only a tree's nodes come back, which is its price."""
     rounds = []
     for t in range(3):
-        secrets = Secrets(fresh=bytes([t]) * 32, job=SECRETS.job)
+        secrets = Secrets(own=bytes([t]) * 32, job=SECRETS.job)
         rounds.append(
             released(lambda door: door.sum(values, noise=noise), SILENT, {0: 5.0}, secrets, rounds=3, round=t)
         )
@@ -130,7 +130,7 @@ def test_rounds_of_a_secure_sum_have_noise_of_their_own_and_of_the_priced_size(t
     """The same question in three rounds: the words' sums differ by fresh noise, A·s/sqrt(3) from each client."""
     pytest.importorskip("cryptography")
     nodes = summing(tmp_path, 3, 1500)
-    now = start(nodes, Order(method="fedgd", epsilon=8.0, rounds=3, trust="secure-sum", clients=3))
+    now = start(nodes, Order(recipe="paper", method="fedgd", epsilon=8.0, rounds=3, trust="secure-sum", clients=3))
     request, numbers = now.request(), 1501 * 2
     std = Shares.of(now.job.peers, "uniform").std(now.job.stds[Phase.ROUND][0], 20.0, numbers)
     sums = []
@@ -150,7 +150,7 @@ def test_noise_laid_out_over_the_rounds_is_not_shared(tmp_path: Path, settings: 
     """Shares of it do not add up to the layout that is priced."""
     pytest.importorskip("cryptography")
     nodes = summing(tmp_path, 2, 3)
-    order = Order(method="ftrl", epsilon=8.0, rounds=3, clients=2, settings=settings)
+    order = Order(recipe="paper", method="ftrl", epsilon=8.0, rounds=3, clients=2, settings=settings)
     with pytest.raises(InputError, match="a secure sum needs"):  # our server does not begin
         start(nodes, replace(order, trust="secure-sum"))
     request = start(nodes, order).request()

@@ -143,7 +143,7 @@ def test_what_comes_back_in_later_rounds_is_the_jobs_and_the_rest_is_fresh():
         return np.asarray(out)
 
     other_request = Secrets(bytes(range(9, 41)), SECRETS.job)
-    other_job = Secrets(SECRETS.fresh, bytes(range(9, 41)))
+    other_job = Secrets(SECRETS.own, bytes(range(9, 41)))
     tree, independent = (noise_of(m, SECRETS) for m in (Tree(), Independent()))
     assert np.array_equal(tree, noise_of(Tree(), other_request))
     assert not np.any(tree == noise_of(Tree(), other_job))

@@ -2,12 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fedsofim.deploy import following
-from fedsofim.deploy.checkpoint import OUTCOME, PROGRESS
+from fedsofim.deploy import following, registration
+from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS
 from fedsofim.deploy.following import follow
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.errors import InputError
@@ -17,9 +18,11 @@ from fedsofim.errors import InputError
 def job(tmp_path: Path, monkeypatch) -> Path:
     """A job's folder; the server's process does what a test says at its next look, and nothing takes time."""
     (tmp_path / "server" / "flwr").mkdir(parents=True)
-    (tmp_path / "server" / "flwr" / "config.toml").touch()
+    config = '[superlink.federation]\naddress = "127.0.0.1:9092"\n'
+    (tmp_path / "server" / "flwr" / "config.toml").write_text(config)
     (tmp_path / "job").mkdir()
-    monkeypatch.setattr(following, "register", lambda server: None)
+    monkeypatch.setattr(following, "register", lambda server: [])
+    monkeypatch.setattr(following, "link_answers", lambda server: True)
     monkeypatch.setattr(following, "submit", lambda server, config: 7)
     return tmp_path / "job"
 
@@ -54,5 +57,100 @@ def test_what_the_recipe_chose_is_said_when_it_is_known(job: Path, monkeypatch, 
 def test_a_job_that_failed_before_it_began(job: Path, monkeypatch, capsys):
     at_each_look(monkeypatch, (job / OUTCOME, {"failed": "nobody came"}))
     with pytest.raises(InputError, match=r"nobody came\. When that is settled"):
-        follow(job.parent / "server", Order(method="fedgd", rounds=3), Conduct(folder=str(job)))
+        follow(job.parent / "server", Order(recipe="paper", method="fedgd", rounds=3), Conduct(folder=str(job)))
     assert capsys.readouterr().out == "run 7 submitted: fedgd, 3 nodes\n"
+
+
+# --- never in the dark --------------------------------------------------------------------------------------
+
+
+class Passing:
+    """Time that passes by looking at the job."""
+
+    def __init__(self, *acts: Any) -> None:
+        self.now, self.acts = 0.0, list(acts)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        assert self.now < 60, "nobody was told anything"
+        if self.acts:
+            self.acts.pop(0)()
+
+
+def failed(job: Path, monkeypatch, *acts: Any, status: str = "running") -> tuple[str, float]:
+    """What the coordinator is told, and after how many seconds."""
+    clock = Passing(*acts)
+    monkeypatch.setattr(following, "time", clock)
+    monkeypatch.setattr(following, "run_status", lambda server, run: status)
+    with pytest.raises(InputError) as caught:
+        follow(job.parent / "server", Order(recipe="paper", method="fedgd", rounds=3), Conduct(folder=str(job)))
+    return str(caught.value), clock.now
+
+
+def test_a_superlink_that_was_never_started_is_said_at_once(job: Path, monkeypatch):
+    monkeypatch.setattr(following, "link_answers", lambda server: False)
+    text, after = failed(job, monkeypatch)
+    assert "no SuperLink answers at 127.0.0.1:9092" in text and "start-superlink.sh" in text
+    assert after == 0
+
+
+def test_a_superlink_that_is_killed_is_said_within_ten_seconds(job: Path, monkeypatch):
+    (job / CHECKPOINT).touch()
+    gone = lambda: monkeypatch.setattr(following, "link_answers", lambda server: False)  # noqa: E731
+    text, after = failed(job, monkeypatch, gone)
+    assert "is gone" in text and "start-superlink.sh" in text and "--resume" in text
+    assert after <= 10
+
+
+def test_a_full_disk_is_said_within_ten_seconds(job: Path, monkeypatch):
+    monkeypatch.setattr(following.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    text, after = failed(job, monkeypatch, status="finished:failed")
+    assert "is full" in text and "make room" in text
+    assert after <= 10
+
+
+def test_a_process_that_ended_without_a_word(job: Path, monkeypatch):
+    text, after = failed(job, monkeypatch, status="finished:failed")
+    assert "the SuperLink's log says why" in text
+    assert after <= 10
+
+
+def test_nothing_is_said_of_resuming_where_nothing_was_begun(job: Path, monkeypatch):
+    text, _ = failed(job, monkeypatch, lambda: (job / OUTCOME).write_text('{"failed": "2 nodes answered"}'))
+    assert "--resume" not in text and "the same command again" in text
+
+
+def test_who_is_waited_for_is_said_as_it_changes(job: Path, monkeypatch, capsys):
+    say = [lambda n=n: (job / PROGRESS).write_text(json.dumps({"waiting": f"{n} of 3 are here"})) for n in (1, 1, 2)]
+    failed(job, monkeypatch, *say, lambda: (job / OUTCOME).write_text('{"failed": "no"}'))
+    assert capsys.readouterr().out.splitlines()[1:] == ["1 of 3 are here", "2 of 3 are here"]
+
+
+# --- keys ---------------------------------------------------------------------------------------------------
+
+
+def test_a_replaced_key_is_made_known_and_the_old_one_taken_back(tmp_path: Path, monkeypatch):
+    keys = tmp_path / "node-keys"
+    keys.mkdir()
+    asked: list[list[str]] = []
+    numbers = iter("123")
+
+    def flwr(arguments: list[str], env: Any) -> dict[str, Any]:
+        asked.append(arguments[1:3])
+        return {"success": True, "node-id": next(numbers)} if arguments[1] == "register" else {"success": True}
+
+    monkeypatch.setattr(registration, "flwr", flwr)
+    monkeypatch.setattr(registration, "server_environment", lambda server: {})
+    (keys / "a.pub").write_text("first\n")
+    assert registration.register(tmp_path) == registration.register(tmp_path) == []
+    (keys / "a.pub").write_text("second\n")
+    (said,) = registration.register(tmp_path)
+    assert "the key of a was replaced" in said
+    assert asked == [["register", str(keys / "a.pub")], ["register", str(keys / "a.pub")], ["unregister", "1"]]
+    monkeypatch.setattr(registration, "flwr", lambda *a: {"success": False, "error-message": "no"})
+    (keys / "a.pub").write_text("third\n")
+    with pytest.raises(InputError, match="did not take the key of a: no"):
+        registration.register(tmp_path)

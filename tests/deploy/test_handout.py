@@ -1,7 +1,11 @@
 """What `federation init` writes: a chain that verifies, keys nobody else reads, policies that parse, TLS by default."""
 
+import configparser
 import ipaddress
+import os
 import stat
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -24,6 +28,7 @@ from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy.address import Address
 from fedsofim.deploy.handout import Terms, hand_out, policy_text
 from fedsofim.deploy.node import hello
+from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import read_policy
 from fedsofim.errors import InputError
 
@@ -139,7 +144,9 @@ def test_with_records_beside_it_a_node_is_ready(tmp_path: Path):
 
     hand_out(tmp_path / "f", ["a"], Address(), Terms(classes=3))
     np.savez(tmp_path / "f" / "nodes" / "a" / "records.npz", x=SMALL.dataset.x_train, y=SMALL.dataset.y_train)
-    assert hello(read_policy(tmp_path / "f" / "nodes" / "a" / "policy.toml"))["size"] == 39
+    policy = read_policy(tmp_path / "f" / "nodes" / "a" / "policy.toml")
+    policy.account.create()
+    assert hello(policy)["size"] == 39
 
 
 @pytest.mark.parametrize("terms", [Terms(epsilon=1e-3, delta=1e-9), Terms(epsilon=3, methods=("fedgd",))])
@@ -231,3 +238,38 @@ def test_names_must_be_names(tmp_path: Path, names: list[str]):
     with pytest.raises(InputError, match="names"):
         hand_out(tmp_path / "f", names, Address())
     assert not (tmp_path / "f").exists()
+
+
+# --- ready to run -------------------------------------------------------------------------------------------
+
+
+def test_scripts_find_a_python_that_has_fedsofim_without_an_environment(tmp_path: Path):
+    hand_out(tmp_path / "f", ["a"], Address(insecure=True))
+    script = tmp_path / "f" / "nodes" / "a" / "start.sh"
+    bare = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    done = subprocess.run([script, "check"], env=bare, capture_output=True, text=True, cwd="/", timeout=300)
+    assert done.returncode == 1
+    assert "records.npz: there is no such file" in done.stdout
+    assert "there is no ledger" in done.stdout
+    lost = (
+        script.read_text().replace(sys.executable, "/nowhere/python").replace(" python3; do", " /nowhere/python3; do")
+    )
+    script.write_text(lost)
+    done = subprocess.run([script], env=bare, capture_output=True, text=True, cwd="/", timeout=300)
+    assert done.returncode == 1 and "no Python here has fedsofim" in done.stderr
+
+
+def test_units_and_container_files_start_what_was_written(tmp_path: Path):
+    hand_out(tmp_path / "f", ["a"], Address())
+    for folder, name, script in ((tmp_path / "f" / "nodes" / "a", "a", "start.sh"),
+                                 (tmp_path / "f" / "server", "superlink", "start-superlink.sh")):  # fmt: skip
+        unit = configparser.ConfigParser()
+        unit.read(folder / f"{name}.service")
+        assert unit["Service"]["ExecStart"] == str(folder / script)
+        assert os.access(folder / script, os.X_OK)
+        assert f'ENTRYPOINT ["/data/{script}"]' in (folder / "Containerfile").read_text()
+
+
+def test_the_templates_cap_has_room_beyond_a_default_job(tmp_path: Path):
+    (tmp_path / "policy.toml").write_text(policy_text("n", Terms()))
+    assert read_policy(tmp_path / "policy.toml").epsilon > Order().budget.epsilon

@@ -33,21 +33,21 @@ def left(ledger: Path) -> list[Path]:
 
 
 def test_held_while_it_lasts_and_no_longer(ledger: Path):
-    assert holding_of(ledger, D) is Holding.NOTHING
+    assert holding_of(Account(ledger), D) is Holding.NOTHING
     with held(ledger, D):
-        assert holding_of(ledger, D) is Holding.WORKING
-        assert holding_of(ledger, D) is Holding.WORKING  # looking takes nothing away
-        assert holding_of(ledger, OTHER) is Holding.NOTHING
+        assert holding_of(Account(ledger), D) is Holding.WORKING
+        assert holding_of(Account(ledger), D) is Holding.WORKING  # looking takes nothing away
+        assert holding_of(Account(ledger), OTHER) is Holding.NOTHING
         with held(ledger, OTHER):
-            assert holding_of(ledger, OTHER) is Holding.WORKING
-    assert holding_of(ledger, D) is Holding.NOTHING
+            assert holding_of(Account(ledger), OTHER) is Holding.WORKING
+    assert holding_of(Account(ledger), D) is Holding.NOTHING
     assert left(ledger) == []
 
 
 def test_an_error_leaves_nothing_held(ledger: Path):
     with pytest.raises(MemoryError), held(ledger, D):
         raise MemoryError
-    assert holding_of(ledger, D) is Holding.NOTHING
+    assert holding_of(Account(ledger), D) is Holding.NOTHING
     assert left(ledger) == []
 
 
@@ -63,20 +63,20 @@ def test_a_killed_process_holds_nothing(ledger: Path):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
-        assert holding_of(ledger, D) is Holding.WORKING
+        assert holding_of(Account(ledger), D) is Holding.WORKING
         process.kill()
         process.wait()
-        assert holding_of(ledger, D) is Holding.NOTHING
+        assert holding_of(Account(ledger), D) is Holding.NOTHING
     assert len(left(ledger)) == 1  # its file is there, and stops nobody
     with held(ledger, D):
-        assert holding_of(ledger, D) is Holding.WORKING
+        assert holding_of(Account(ledger), D) is Holding.WORKING
     assert left(ledger) == []
 
 
 @pytest.mark.parametrize("digest", ["", "x", "../../" + "0" * 58, "0" * 63, "0" * 65, "A" * 64, "0" * 63 + "\n"])
 def test_only_a_digest_becomes_a_files_name(ledger: Path, digest: str):
     before = sorted(ledger.parent.rglob("*"))
-    for act in (lambda: holding_of(ledger, digest), lambda: held(ledger, digest).__enter__()):
+    for act in (lambda: holding_of(Account(ledger), digest), lambda: held(ledger, digest).__enter__()):
         with pytest.raises(InputError, match="digest"):
             act()
     assert sorted(ledger.parent.rglob("*")) == before
@@ -96,15 +96,15 @@ def test_a_node_holds_its_request_while_it_works_and_its_answer_afterwards(nodes
     honest = run
 
     def watched(*a: Any) -> Any:
-        seen.append(holding_of(policy.ledger, request.digest()))
+        seen.append(holding_of(policy.account, request.digest()))
         return honest(*a)
 
     monkeypatch.setattr(node, "run", watched)
-    assert holding_of(policy.ledger, request.digest()) is Holding.NOTHING
+    assert holding_of(policy.account, request.digest()) is Holding.NOTHING
     answer(policy, request)
     assert seen == [Holding.WORKING]
-    assert holding_of(policy.ledger, request.digest()) is Holding.ANSWERED
-    assert holding_of(nodes[1].ledger, request.digest()) is Holding.NOTHING
+    assert holding_of(policy.account, request.digest()) is Holding.ANSWERED
+    assert holding_of(nodes[1].account, request.digest()) is Holding.NOTHING
     assert left(policy.ledger) == []
 
 
@@ -112,7 +112,7 @@ def test_a_refused_request_is_not_held(nodes: list[Policy]):
     request = asked(nodes, epsilon=50.0)
     with pytest.raises(Refused, match="above the cap"):
         answer(nodes[0], request)
-    assert holding_of(nodes[0].ledger, request.digest()) is Holding.NOTHING
+    assert holding_of(nodes[0].account, request.digest()) is Holding.NOTHING
     assert left(nodes[0].ledger) == []
 
 

@@ -38,7 +38,7 @@ OTHER: dict[str, Any] = {
     "id": "another", "method": "fedadam", "settings": {"lr": 0.25}, "rounds": 3, "clip": 9.5, "clients": 4,
     "classes": 4, "shape": (4,), "stds": {Phase.ROUND: [1.5]}, "noise_std": 0.125,
     "preparation": [{"step": "UnitNorm", "constant": False, "lift": True}], "mean_stds": {Phase.MOMENTS: 0.25},
-    "trust": "secure-sum", "weights": "size", "peers": (("a", 2), ("b", 3)),
+    "trust": "secure-sum", "weights": "size", "peers": (("a", 2), ("b", 3)), "ledgers": {"a": "1"},
 }  # fmt: skip
 JOB = Job(
     id="job", method="fedgd", settings={}, rounds=2, clip=10.0, clients=3, classes=3, shape=(3,),
@@ -194,10 +194,10 @@ def test_whoever_waited_for_a_request_is_seen_to_work_on_it(tmp_path: Path, monk
         thread.start()
         assert waiting.wait(60)
     assert inside.wait(60)
-    assert holding.holding_of(ledger, digest) is holding.Holding.WORKING
+    assert holding.holding_of(Account(ledger), digest) is holding.Holding.WORKING
     leave.set()
     thread.join(60)
-    assert holding.holding_of(ledger, digest) is holding.Holding.NOTHING
+    assert holding.holding_of(Account(ledger), digest) is holding.Holding.NOTHING
 
 
 @pytest.mark.slow

@@ -23,8 +23,8 @@ def test_the_app_lists_exactly_these_keys_with_their_defaults():
 
 EVERYTHING = (
     Order(
-        recipe="auto", method="ftrl", settings=(("lr", "0.5"), ("noise", "tree")), epsilon=0.25, delta=1e-6, rounds=7,
-        clip=2.5, clients=4, weights="size", trust="secure-sum", standardize=0.1, seed=9,
+        recipe="paper", method="ftrl", settings=(("lr", "0.5"), ("noise", "tree")), epsilon=0.25, delta=1e-6, rounds=7,
+        clip=2.5, clients=4, min_clients=3, weights="size", trust="secure-sum", standardize=0.1, seed=9,
     ),
     Conduct(test="digits", folder="/a job", resume=True, ask_first=False, attempts=5, patience=1.5, timeout=2.5),
 )  # fmt: skip
@@ -82,7 +82,7 @@ def test_no_privacy_has_one_spelling():
 
 @pytest.mark.parametrize("name", ["mine.py", "./mine.py", "/somewhere/mine.py", "~/mine.py"])
 def test_a_method_file_cannot_be_ordered(name: str):
-    for act in (lambda: Order(method=name), lambda: from_config({"method": name})):
+    for act in (lambda: Order(recipe="paper", method=name), lambda: from_config({"method": name})):
         with pytest.raises(InputError) as caught:
             act()
         for words in (name, "nodes run only what is installed", "entry point", "fedsofim.methods"):

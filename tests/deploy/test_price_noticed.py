@@ -193,7 +193,7 @@ def test_nobody_else_reads_which_requests_are_held(nodes: list[Policy]):
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory) -> tuple[dict[str, Any], list[Path]]:
     nodes = make_nodes(tmp_path_factory.mktemp("certified"))
-    order = Order(method="ftrl", epsilon=0.6, rounds=3, settings=(("noise", "diagonal"),))
+    order = Order(recipe="paper", method="ftrl", epsilon=0.6, rounds=3, settings=(("noise", "diagonal"),))
     job = finish(nodes, start(nodes, order)).job.id
     document = certificate.document_of(job, {p.name: certificate.statement(p) for p in nodes})
     return document, [p.ledger for p in nodes]

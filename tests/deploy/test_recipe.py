@@ -33,7 +33,7 @@ TEST = SMALL.dataset.x_test
 
 
 def test_the_paper_is_what_it_always_was(shared_nodes):
-    for order in (Order(), Order(recipe="paper", method="fedsofim")):
+    for order in (Order(recipe="paper"), Order(recipe="paper", method="fedsofim")):
         now = start(shared_nodes, order)
         terms = (now.job.method, now.job.settings, now.job.rounds, now.job.clip, now.job.weights, now.job.preparation)
         assert terms == ("fedsofim", {}, 70, 10.0, "uniform", [])
@@ -62,6 +62,7 @@ def test_what_is_ordered_by_hand_stands(shared_nodes):
     assert {"rounds", "clip", "weights", "step"} <= set(dict(auto.why))
     one = choices_of(Order(recipe="auto", settings=(("beta", "0.5"),)), clients)
     assert one.settings == {**auto.settings, "beta": "0.5"}
+    assert choices_of(Order(recipe="auto", method=auto.method), clients).settings == auto.settings  # as in a simulation
     moments = choices_of(Order(recipe="auto", standardize=0.1), clients)
     assert moments.preparation == (FeatureMoments(share=0.1),)
 

@@ -22,7 +22,14 @@ from nodes import SMALL, ask_all, finish, make_nodes, spent, start
 
 
 def order(**changed: Any) -> Order:
-    usual: dict = {"method": "fedgd", "epsilon": 1.0, "rounds": 2, "trust": "secure-sum", "settings": (("lr", "1.0"),)}
+    usual: dict = {
+        "recipe": "paper",
+        "method": "fedgd",
+        "epsilon": 1.0,
+        "rounds": 2,
+        "trust": "secure-sum",
+        "settings": (("lr", "1.0"),),
+    }
     return Order(**(usual | changed))
 
 

@@ -36,7 +36,7 @@ def deployed(folder: Path, order: Order) -> JobState:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_without_noise_it_is_the_simulators_training(tmp_path: Path, name: str):
-    order = Order(method=name, epsilon=WITHOUT, rounds=3)
+    order = Order(recipe="paper", method=name, epsilon=WITHOUT, rounds=3)
     now = deployed(tmp_path, order)
     wanted, _ = simulate(plan_for(SMALL, make(name), NO_PRIVACY, 3), SMALL, 0, every=3)
     before = start(make_nodes(tmp_path, **REHEARSAL), order).params
@@ -48,7 +48,9 @@ def test_without_noise_it_is_the_simulators_training(tmp_path: Path, name: str):
 @pytest.mark.slow
 def test_under_other_terms_too(tmp_path: Path):
     changed: dict[str, Any] = {"weights": "size", "clip": 0.7}
-    order = Order(method="fedsofim", settings=(("lr", "0.5"),), epsilon=WITHOUT, rounds=2, seed=3, **changed)
+    order = Order(
+        recipe="paper", method="fedsofim", settings=(("lr", "0.5"),), epsilon=WITHOUT, rounds=2, seed=3, **changed
+    )
     plan = plan_for(SMALL, make("fedsofim", {"lr": 0.5}), NO_PRIVACY, 2, **changed)
     wanted, _ = simulate(plan, SMALL, 3, every=2)
     # nodes and the simulator clip a little differently (core/clipping.py GUARD)
@@ -57,7 +59,7 @@ def test_under_other_terms_too(tmp_path: Path):
 
 @pytest.mark.slow
 def test_private_moments_too(tmp_path: Path):
-    now = deployed(tmp_path, Order(method="fedgd", epsilon=WITHOUT, rounds=2, standardize=0.1))
+    now = deployed(tmp_path, Order(recipe="paper", method="fedgd", epsilon=WITHOUT, rounds=2, standardize=0.1))
     plan = plan_for(SMALL, make("fedgd"), NO_PRIVACY, 2, preparation=(FeatureMoments(share=0.1),))
     wanted, _ = simulate(plan, prepare(plan, SMALL, 0)[0], 0, every=2)
     np.testing.assert_allclose(now.params, wanted, rtol=1e-3, atol=1e-3)  # they clip a little differently (GUARD)
@@ -65,7 +67,7 @@ def test_private_moments_too(tmp_path: Path):
 
 def test_from_parameters_of_ones_own(tmp_path: Path):
     nodes = make_nodes(tmp_path, **REHEARSAL)
-    now = start(nodes, Order(method="fedgd", settings=(("lr", "0.5"),), epsilon=WITHOUT, rounds=1))
+    now = start(nodes, Order(recipe="paper", method="fedgd", settings=(("lr", "0.5"),), epsilon=WITHOUT, rounds=1))
     mine = np.full_like(now.params, 0.25)
     moved = step(changed := with_params(now, mine), ask_all(nodes, changed)).params
     assert same_bits(changed.params, mine)
@@ -79,7 +81,7 @@ def test_from_parameters_of_ones_own(tmp_path: Path):
 
 
 def test_a_plan_becomes_noise_in_one_place(tmp_path: Path):
-    now = start(make_nodes(tmp_path), Order(method="fedfc", epsilon=1.0, rounds=2, standardize=0.1))
+    now = start(make_nodes(tmp_path), Order(recipe="paper", method="fedfc", epsilon=1.0, rounds=2, standardize=0.1))
     assert list(now.job.stds) == list(now.plan.programs)
     assert all(now.job.stds[phase] == now.plan.stds(phase) for phase in now.plan.programs)
     assert all(std > 0 for stds in now.job.stds.values() for std in stds)
@@ -132,4 +134,4 @@ def test_nodes_that_do_not_make_a_job(hellos: list[dict[str, Any]], said: str):
 @pytest.mark.parametrize("size", [0, -4])
 def test_a_client_without_records(size: int):
     with pytest.raises(InputError, match="size"):
-        start_job(Order(method="fedgd", clients=1), clients_of([facts(size=size)], 1))
+        start_job(Order(recipe="paper", method="fedgd", clients=1), clients_of([facts(size=size)], 1))

@@ -87,7 +87,7 @@ def test_what_is_no_preparation_is_refused_in_words(shared_nodes: list[Policy], 
 def test_the_noise_of_the_means_is_a_finite_number_for_each_phase(job: Job, stds: Any):
     right = replace(job, preparation=[UNIT, CENTRED], mean_stds={Phase.MOMENTS: 0.1})
     assert Job.read(right.text()) == right
-    with pytest.raises(InputError, match="mean_stds"):
+    with pytest.raises(InputError, match=r"mean_stds|expected a finite number"):
         Job.read(replace(right, mean_stds=stds).text())
 
 
@@ -147,7 +147,7 @@ def test_any_finite_numbers_are_a_question_like_any_other(nodes: list[Policy], p
             assert np.isfinite(upload).all()
             assert charges(nodes[0]) == before + 1
     absurd = request._replace(job=replace(request.job, id="absurd", mean_stds={"scales": 1e300, "moments": 1e300}))
-    assert "makes no map of records" in refusal(nodes[0], absurd)
+    assert "the number 1e+300" in refusal(nodes[0], absurd)
 
 
 def test_records_are_mapped_before_they_are_summed(nodes: list[Policy], tmp_path, monkeypatch):
@@ -168,6 +168,7 @@ def test_a_preparations_clip_is_the_librarys_and_a_gradients_the_operators(nodes
     """No record's sizes of 3 columns are longer than 2.18; what a job may choose stays under the operator's limit."""
     first, _, last = prepared
     strict = replace(nodes[0], largest_clip=2.0, epsilon=1e9, ledger=nodes[0].ledger.with_name("other.db"))
+    strict.account.create()
     answer(strict, first.request())
     assert "'gradient' clips at 10; the largest allowed here is 2" in refusal(strict, last.request())
 

@@ -1,11 +1,13 @@
 """A ledger asked directly, as a node's processes would: what the tests of the account share."""
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedsofim.core.phase import Phase
 from fedsofim.deploy.account import Account, Ask, Opened
 from fedsofim.deploy.lines import Line, epsilon_of_lines
+from fedsofim.errors import InputError
 
 DELTA = 1e-5
 SECRET = bytes(range(32))
@@ -36,7 +38,16 @@ def open_(
 ) -> Opened:
     """As a new process would: an Account of its own each time."""
     given = [line()] if lines is None else lines
+    made(path)
     return Account(path).open_ask(what, given, cap=cap, delta=DELTA, fresh_secret=secret)
+
+
+def made(path: Path) -> Path:
+    """A ledger in this place, made now if nothing is there; of processes that come at once, one makes it."""
+    with contextlib.suppress(InputError):
+        if not path.exists() and path.parent.is_dir():
+            Account(path).create()
+    return path
 
 
 def charged(path: Path) -> int:

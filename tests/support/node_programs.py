@@ -20,7 +20,7 @@ from fedsofim.deploy.execute import Secrets, run
 from fedsofim.methods import make
 
 HEAD = softmax_head()
-SECRETS = Secrets(fresh=bytes(32), job=bytes(range(32)))
+SECRETS = Secrets(own=bytes(32), job=bytes(range(32)))
 
 
 def inputs_for(shapes: Inputs, x: np.ndarray, y: np.ndarray, round: int = 0, key: int = 0, std: float = 0.0) -> Inputs:

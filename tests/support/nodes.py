@@ -11,7 +11,6 @@ import pytest
 
 from fedsofim.core.budget import WITHOUT
 from fedsofim.data.partition import Split
-from fedsofim.deploy.account import Account
 from fedsofim.deploy.clients import clients_of
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.lines import epsilon_of_lines
@@ -65,7 +64,10 @@ def make_node(folder: Path, x: Any, y: Any, name: str = "n0", classes: int = 3, 
     folder.mkdir(parents=True, exist_ok=True)
     write_records(folder, x, y)
     (folder / "policy.toml").write_text(policy_toml(name, classes, **changed))
-    return read_policy(folder / "policy.toml")
+    policy = read_policy(folder / "policy.toml")
+    if not policy.ledger.exists():
+        policy.account.create()
+    return policy
 
 
 def make_nodes(folder: Path, data: Split = SMALL, **changed: Any) -> list[Policy]:
@@ -86,7 +88,7 @@ def start(policies: Sequence[Policy], order: Order) -> JobState:
 def started(nodes: Sequence[Policy], method: str = "fedgd", **order: Any) -> JobState:
     """A job of two rounds under epsilon 1, unless told otherwise."""
     usual = {"epsilon": 1.0, "rounds": 2, "clients": len(nodes)}
-    return start(nodes, Order(method=method, **usual | order))
+    return start(nodes, Order(method=method, recipe="paper", **usual | order))
 
 
 def asked(nodes: Sequence[Policy], method: str = "fedgd", **order: Any) -> Request:
@@ -135,8 +137,7 @@ def charges(policy: Policy) -> int:
 
 
 def _entries(policy: Policy) -> list:
-    Account(policy.ledger).create()
-    return Account(policy.ledger).entries()
+    return policy.account.entries()
 
 
 def leaves(tree: Any) -> list[np.ndarray]:

@@ -12,7 +12,7 @@ from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.server import step
 from nodes import start
 
-ORDER = Order(method="fedsofim", epsilon=1.0, rounds=3)
+ORDER = Order(recipe="paper", method="fedsofim", epsilon=1.0, rounds=3)
 
 
 def strategy(tmp_path: Path, order: Order = ORDER, *, clock: FakeClock | None = None, **more: Any) -> MethodStrategy:

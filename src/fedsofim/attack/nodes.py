@@ -50,6 +50,7 @@ class Target:
 def target_of(setting: Setting, settings: tuple[tuple[str, str], ...] = (), nodes: int = 1) -> Target:
     """The order of a setting. Nodes have the head as their model, and methods by name."""
     order = Order(
+        recipe="paper",
         method=setting.method.name,
         settings=settings,
         epsilon=setting.budget.epsilon,
@@ -126,7 +127,10 @@ def _policies(target: Target, worlds: Worlds, plus: bool, folder: Path, private:
     for name in names:
         peers = {other: key for other, key in keys.items() if other != name}
         (folder / name / "policy.toml").write_text(_policy_text(target, name, peers, private), encoding="utf-8")
-    return [read_policy(folder / name / "policy.toml") for name in names]
+    policies = [read_policy(folder / name / "policy.toml") for name in names]
+    for policy in policies:
+        policy.account.create()
+    return policies
 
 
 def _policy_text(target: Target, name: str, peers: dict[str, str], private: bool) -> str:
@@ -135,7 +139,8 @@ def _policy_text(target: Target, name: str, peers: dict[str, str], private: bool
     mask = 'mask_key = "mask.key"\n' if peers else ""
     trusted = f"secure_sum_min_clients = {target.nodes}\n\n[peers]\n" if peers else ""
     return (
-        f'[node]\nname = "{name}"\ndata = "records.npz"\nclasses = {CLASSES}\nledger = "ledger.db"\n{mask}\n'
+        f'[node]\nname = "{name}"\ndata = "records.npz"\nclasses = {CLASSES}\nledger = "ledger.db"\n'
+        f'witness = "witness.json"\n{mask}\n'
         f"[budget]\nepsilon = {epsilon}\ndelta = {target.order.delta}\n\n"
         f"[limits]\nsmallest_multiplier = {smallest}\nlargest_clip = {target.order.clip}\n"
         f'methods = ["{target.order.method}"]\n{trusted}'

@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import fedsofim
-from fedsofim.cli import certificates, deployment, experiments, federations
+from fedsofim.cli import certificates, deployment, experiments, federations, ledgers
 from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
 from fedsofim.cli.limits import limit
@@ -41,11 +41,13 @@ def options(
 
 for command in (
     run, limit, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
-    experiments.report, deployment.node, deployment.serve,
+    experiments.report, deployment.serve,
 ):  # fmt: skip
     app.command()(command)
+app.add_typer(deployment.nodes, name="node")
 app.add_typer(federations.app, name="federation")
 app.add_typer(certificates.app, name="certificate")
+app.add_typer(ledgers.app, name="ledger")
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 What makes keys and certificates is imported where it is used: it comes with the extra flower.
 """
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ import typer
 
 from fedsofim.core.budget import budget_of, stated
 from fedsofim.deploy.address import Address
-from fedsofim.deploy.workers import command
+from fedsofim.deploy.processes import command
 from fedsofim.errors import InputError, expect_whole
 
 app = typer.Typer(help="Set up a federation, or watch one on this machine.", no_args_is_help=True)
@@ -22,7 +23,7 @@ def init(
     nodes: Annotated[int, typer.Option(help="number of nodes")] = 3,
     host: Annotated[str, typer.Option(help="name or address by which nodes reach the server")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="port of the SuperLink")] = 9092,
-    epsilon: Annotated[str, typer.Option(metavar="NUMBER", help="cap in the policy templates")] = "1.0",
+    epsilon: Annotated[str, typer.Option(metavar="NUMBER", help="cap in the policy templates")] = "2.0",
     delta: Annotated[float, typer.Option(help="delta in the policy templates")] = 1e-5,
     classes: Annotated[int, typer.Option(help="classes in the policy templates")] = 10,
     insecure: Annotated[bool, typer.Option("--insecure", help="no certificates: for rehearsals only")] = False,
@@ -44,15 +45,41 @@ def init(
 def mask_key(
     name: Annotated[str, typer.Argument(help="this node's name, as in its policy")],
     out: Annotated[Path, typer.Option(help="where the secret half goes")] = Path("mask.key"),
+    replace: Annotated[bool, typer.Option("--replace", help="put the old key aside and make a new one")] = False,
 ) -> None:
     """Make a node's key for secure sums. Every operator makes their own; the coordinator must never have it."""
     from fedsofim.deploy.secure_sum import new_key
 
-    if out.exists():
-        raise InputError(f"{out}: there is a key already; it is never overwritten")
+    _make_room(out, replace)
     public = new_key(out)
     print(f'in your policy, section [node]:    mask_key = "{out}"')
     print(f'in the others\' policies, [peers]:  {name} = "{public}"')
+
+
+@app.command("node-key")
+def node_key(
+    name: Annotated[str, typer.Argument(help="this node's name, as in its policy")],
+    folder: Annotated[Path, typer.Option(help="the node's folder, for node.key and node.pub")] = Path(),
+    replace: Annotated[bool, typer.Option("--replace", help="put the old key aside and make a new one")] = False,
+) -> None:
+    """Make the key by which the server knows a node, and by which the node signs. Only node.pub leaves the machine."""
+    from fedsofim.deploy import credentials
+
+    _make_room(folder / "node.key", replace)
+    credentials.node_key(folder, name)
+    print(f"send {folder / 'node.pub'} to the coordinator, who puts it in place of server/node-keys/{name}.pub;")
+    print("the next `fedsofim serve` makes it known and takes the old one back")
+
+
+def _make_room(path: Path, replace: bool) -> None:
+    """A key is never overwritten: the old one is put aside, if its owner says so."""
+    if not path.exists():
+        return
+    if not replace:
+        raise InputError(f"{path}: there is a key already; it is never overwritten. To replace it: --replace")
+    aside = path.with_name(f"{path.name}.{time.strftime('%Y%m%d-%H%M%S')}")
+    path.rename(aside)
+    print(f"the old key is now {aside}; delete it when nobody needs it any more")
 
 
 @app.command("demo")

@@ -24,8 +24,8 @@ from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.public_statistics import standardize_public
 from fedsofim.errors import InputError, one_of
-from fedsofim.recipes import Choices
-from fedsofim.simulation.training import choices_for, settings_in
+from fedsofim.recipes import Choices, settings_in
+from fedsofim.simulation.training import choices_for
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -18,7 +18,9 @@ from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whi
 from fedsofim.core.records import Records
 from fedsofim.core.second_opinion import confirm
 from fedsofim.core.site import MAX_SITES
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, Refused
+
+MOST_RELEASES = 10**9  # of one program at a time: whoever wants fewer says so
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +42,12 @@ class Public:
 
 @lru_cache(maxsize=256)
 def read_programs(
-    method: Method, model: Model, preparation: tuple[Step, ...], public: Public
+    method: Method, model: Model, preparation: tuple[Step, ...], public: Public, most: int = MOST_RELEASES
 ) -> Mapping[Phase, Program]:
     """The program of each phase, in the order of the phases. Cached: seeds and budgets share a compilation.
 
-    `public.shape` is that of the records as they come; the rounds see them prepared.
+    `public.shape` is that of the records as they come; the rounds see them prepared. A program that releases more than
+    `most` times is refused before a step of it is run.
     """
     _check_functions(method, model)
     check_preparation(preparation)
@@ -61,10 +64,18 @@ def read_programs(
         clients[Phase.SETUP] = (lambda door, params, *_: (ask(door, params), ())), once
     clients[Phase.ROUND] = method.client, inputs
     found = {phase: audit_program(c, model, given, facts, phase) for phase, (c, given) in clients.items()}
+    for phase, program in found.items():
+        _check_work(program, phase.times(public.rounds), most)
     _check_forms(method, found, inputs, facts)
     for phase, (_, given) in clients.items():
         confirm(found[phase], given, phase.times(public.rounds))
     return found
+
+
+def _check_work(program: Program, times: int, most: int) -> None:
+    asked = sum(charge.releases for charge in program.charges) // times
+    if asked > most:
+        raise Refused(f"a client would release {asked} times in one {program.phase}; the most allowed here is {most}")
 
 
 def _check_functions(method: Method, model: Model) -> None:
@@ -78,14 +89,15 @@ def _check_functions(method: Method, model: Model) -> None:
     check_takes("the model's logits", model.logits, "params", "x")
 
 
-_STEPS = (ColumnScales, UnitNorm, Centred, Whitened, FeatureMoments)
+#: The library's own steps of a preparation: there are no others.
+STEPS = (ColumnScales, UnitNorm, Centred, Whitened, FeatureMoments)
 
 
 def check_preparation(steps: Any) -> None:
     """Only the library's own steps: their maps take each record by itself, which nothing could check of a stranger's.
     And one release a phase: a second one would be made and not charged."""
-    if not isinstance(steps, tuple | list) or any(type(step) not in _STEPS for step in steps):
-        names = ", ".join(f"fs.{kind.__name__}" for kind in _STEPS)
+    if not isinstance(steps, tuple | list) or any(type(step) not in STEPS for step in steps):
+        names = ", ".join(f"fs.{kind.__name__}" for kind in STEPS)
         raise InputError(f"preparation is {steps!r}; expected a list of steps, each one of {names}")
     phases = [step.phase for step in steps if step.phase is not None]
     if twice := [phase for phase in phases if phases.count(phase) > 1]:

@@ -48,10 +48,14 @@ def epsilon_of_sampled(mu: float, sampled: Sequence[Sampled], delta: float) -> f
     """Epsilon of releases on all records, mu-GDP together, and of these sampled ones."""
     together = math.sqrt(mu * mu + sum(s.times * s.mu * s.mu for s in sampled))
     best = epsilon_of(together, delta)
-    largest = max(s.mu for s in sampled)
-    if delta < 2 * FFT_ROUNDING or best == 0 or largest > _LARGEST_MU:
+    if delta < 2 * FFT_ROUNDING or best == 0 or max(s.mu for s in sampled) > _LARGEST_MU:
         return best
-    step, last = min(epsilon_of(together, FFT_ROUNDING) / _COARSE, largest), math.inf
+    top = epsilon_of(together, FFT_ROUNDING)
+    mu, sampled = _without_specks(mu, sampled, top / _FINE)
+    if not sampled:
+        return best
+    largest = max(s.mu for s in sampled)
+    step, last = min(top / _COARSE, largest), math.inf
     for _ in range(GRIDS):
         found, reach = pld_epsilon(mu, sampled, delta - FFT_ROUNDING, step)
         best = min(best, found)
@@ -60,6 +64,12 @@ def epsilon_of_sampled(mu: float, sampled: Sequence[Sampled], delta: float) -> f
         if close or max(reach, 2 * largest * (8 + largest / 2)) > _FINE * step:
             break
     return best
+
+
+def _without_specks(mu: float, sampled: Sequence[Sampled], least: float) -> tuple[float, list[Sampled]]:
+    """Releases smaller than the finest grid's step, priced by the first bound: a grid for them would have no end."""
+    kept = [s for s in sampled if s.mu >= least]
+    return math.sqrt(mu * mu + sum(s.times * s.mu * s.mu for s in sampled if s.mu < least)), kept
 
 
 def pld_epsilon(mu: float, sampled: Sequence[Sampled], delta: float, step: float) -> tuple[float, float]:

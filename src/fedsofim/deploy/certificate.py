@@ -1,7 +1,8 @@
 """What was released from each client's data, and what it adds up to: derived from ledgers, checked against them.
 
-A node states its account line by line; the certificate of a job is the statements of its nodes. `verify` reads the
-ledgers again and recomputes every line and every epsilon.
+A node states its account line by line and signs it; the certificate of a job is the statements of its nodes. `check`
+needs nothing else: signatures, and that every epsilon follows from the lines stated. `verify` reads the ledgers again,
+recomputes every line, and looks whether their chains have the history that was signed.
 """
 
 import json
@@ -14,6 +15,7 @@ from fedsofim.core.budget import WITHOUT, epsilon_stated, stated
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.signatures import fingerprint, is_signed, signed, trouble_with
 from fedsofim.errors import InputError, is_number
 from fedsofim.files import write_text
 
@@ -24,11 +26,13 @@ ACCOUNTING = (
 )
 
 
-def statement(policy: Policy) -> dict[str, Any]:
-    """A node's account of its whole ledger, as plain data."""
-    account = Account(policy.ledger)
-    account.create()
-    return account_of(account, account.last(), policy.delta) | {"cap": stated(policy.epsilon)}
+def statement(policy: Policy, key: Path | None = None) -> dict[str, Any]:
+    """A node's account of its whole ledger, as plain data; signed, where the node has a key."""
+    account = policy.account
+    end = account.standing().last
+    facts = account_of(account, account.last(), policy.delta) | {"node": policy.name, "cap": stated(policy.epsilon)}
+    facts |= {"entries": end.number, "head": end.digest.hex()}
+    return signed(facts, key) if key is not None else facts
 
 
 def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
@@ -59,7 +63,7 @@ def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
     """Equal releases in one row; `unit_releases` is what they cost, in releases at that multiplier."""
     rows: dict[tuple, list[float]] = {}
     for line in lines:
-        key = (line.label, line.clip, line.ratio, line.multiplier, line.sample)
+        key = (line.label, line.clip, line.ratio, line.multiplier, line.sample, line.coordinates)
         row = rows.setdefault(key, [0, 0.0])
         row[0] += line.releases
         row[1] += line.weight
@@ -72,18 +76,27 @@ def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
             "sensitivity": ratio * clip,
             "multiplier": multiplier,
             "sampled": sample,
+            "numbers": numbers,
         }
-        for (label, clip, ratio, multiplier, sample), (releases, weight) in rows.items()
+        for (label, clip, ratio, multiplier, sample, numbers), (releases, weight) in rows.items()
     ]
 
 
-def document_of(job: str, statements: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The certificate of a job: the statements of its nodes, by name, under the accounting they were made by."""
+def document_of(
+    job: str, statements: Mapping[str, Mapping[str, Any]], absent: Mapping[int, Sequence[str]] | None = None
+) -> dict[str, Any]:
+    """The certificate of a job: the statements of its nodes, by name, under the accounting they were made by.
+
+    `absent`: who was not in the average of a round, counted from 0 here and from 1 in the certificate.
+    """
+    missed = {name: [round + 1 for round, names in sorted((absent or {}).items()) if name in names]
+              for name in sorted({n for names in (absent or {}).values() for n in names})}  # fmt: skip
     return {
         "certificate": 1,
         "job": job,
         "accounting": ACCOUNTING,
         "clients": {k: dict(v) for k, v in statements.items()},
+        **({"absent": missed} if missed else {}),
     }
 
 
@@ -113,8 +126,15 @@ def readable(document: Mapping[str, Any]) -> str:
                 + (f", each record sampled with probability {r['sampled']:g}" if r["sampled"] < 1 else "")
                 for r in job["released"]
             ]
+        if is_signed(s):
+            lines.append(f"  signed with the key {fingerprint(s)}, over {s.get('entries')} entries of its ledger")
         lines.append("")
+    for name, rounds in document.get("absent", {}).items():
+        lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
     lines.append("An epsilon holds for one record of one client against whoever sees everything that was released.")
+    lines.append(
+        "The smaller it is, the less anybody can tell from all of it whether that record was there or another."
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -167,8 +187,70 @@ def verify(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:
             continue
         found = account_of(account, int(claimed["through"]), float(claimed["delta"]))
         problems += [f"{name}: {p}" for p in _differences(claimed, found)]
+        problems += [f"{name}: {p}" for p in _history(claimed, account)]
         problems += [f"{name}: {p}" for p in _membership(document, account.terms())]
+    return _signatures(document, None) + problems
+
+
+def _history(claimed: Mapping[str, Any], account: Account) -> list[str]:
+    """Has the ledger the chain that was stated?"""
+    if "head" not in claimed:
+        return []
+    link = account.link(int(claimed["entries"])) if is_number(claimed.get("entries")) else None
+    same = link is not None and link.digest.hex() == claimed["head"]
+    return [] if same else ["its ledger has another history than it stated"]
+
+
+def check(document: Mapping[str, Any], keys: Mapping[str, str] | None = None) -> list[str]:
+    """What does not hold by the certificate alone: signatures, and the arithmetic of every statement.
+
+    With the nodes' public `keys` every statement must be signed, by the key of its name.
+    """
+    wrong = [f"{name}: {p}" for name, claimed in document["clients"].items() for p in _arithmetic(claimed)]
+    return _signatures(document, keys) + wrong
+
+
+def _signatures(document: Mapping[str, Any], keys: Mapping[str, str] | None) -> list[str]:
+    problems = []
+    for name, claimed in document["clients"].items():
+        if not isinstance(claimed, Mapping):
+            continue
+        if is_signed(claimed) or keys is not None:
+            known = None if keys is None else keys.get(name)
+            unknown_node = keys is not None and known is None
+            why = "no public key is given for it" if unknown_node else trouble_with(claimed, known)
+            problems += [f"{name}: {why}"] if why else []
+        if claimed.get("node", name) != name:
+            problems.append(f"{name}: its statement is that of {claimed['node']}")
     return problems
+
+
+def _arithmetic(claimed: Mapping[str, Any]) -> list[str]:
+    """Do the epsilons follow from the lines?"""
+    try:
+        jobs = [(job, [_line(row) for row in job["released"]]) for job in claimed["jobs"]]
+        wrong = [
+            f"states {_cost(job['epsilon'])} for job {job['job']}, which does not follow from what was released"
+            for job, lines in jobs
+            if not _close(job["epsilon"], stated(epsilon_of_lines(lines, claimed["delta"])))
+        ]
+        everything = stated(epsilon_of_lines([line for _, lines in jobs for line in lines], claimed["delta"]))
+        if not _close(claimed["epsilon"], everything):
+            wrong.append(f"states {_cost(claimed['epsilon'])} altogether; its lines give {_cost(everything)}")
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return ["what it released cannot be read"]
+    return wrong
+
+
+def _line(row: Mapping[str, Any]) -> Line:
+    wanted = ("clip", "sensitivity", "multiplier", "unit_releases", "sampled", "releases", "numbers")
+    numbers = [row[name] for name in wanted]
+    if not all(is_number(n) and math.isfinite(n) and n >= 0 for n in numbers) or not row["clip"] or not row["releases"]:
+        raise ValueError("a line makes no sense")
+    return Line(
+        label=str(row["what"]), clip=row["clip"], ratio=row["sensitivity"] / row["clip"], multiplier=row["multiplier"],
+        releases=row["releases"], weight=row["unit_releases"], sample=row["sampled"], coordinates=row["numbers"],
+    )  # fmt: skip
 
 
 def _membership(document: Mapping[str, Any], terms: Mapping[str, Mapping[str, Any]]) -> list[str]:

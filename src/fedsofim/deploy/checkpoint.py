@@ -34,6 +34,7 @@ def save(now: JobState, path: Path) -> None:
         "clients": [asdict(c) for c in now.clients],
         "phase": now.phase,
         "round": now.round,
+        "absent": {str(round): list(names) for round, names in now.absent.items()},
     }
     arrays: Arrays = {"meta": np.asarray(json.dumps(meta))}
     for name, tree in (("params", now.params), ("state", now.state)):
@@ -64,7 +65,8 @@ def _restored(arrays: Arrays) -> JobState:
     if not 0 <= meta["round"] <= job.rounds:
         raise ValueError("its round makes no sense")
     _check_choices(job, fresh.job)
-    at = replace(fresh, job=job, phase=Phase(meta["phase"]), round=meta["round"], **trees)
+    absent = {int(round): tuple(map(str, names)) for round, names in meta.get("absent", {}).items()}
+    at = replace(fresh, job=job, phase=Phase(meta["phase"]), round=meta["round"], absent=absent, **trees)
     return replace(at, released=_released(arrays, at))
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedsofim.deploy.sane import is_name
 from fedsofim.errors import InputError
 
 
@@ -15,6 +16,7 @@ class Client:
     size: int
     shape: tuple[int, ...]
     classes: int
+    ledger: str = ""  # its identity
 
 
 def client_of(hello: Mapping[str, Any]) -> Client:
@@ -22,11 +24,14 @@ def client_of(hello: Mapping[str, Any]) -> Client:
     try:
         shape = tuple(map(int, hello["shape"]))
         name, size, classes = str(hello["node"]), int(hello["size"]), int(hello["classes"])
+        ledger = str(hello.get("ledger", ""))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError("a node's introduction cannot be read; do all run the same version?") from error
+    if not is_name(name):
+        raise InputError(f"a node calls itself {name[:40]!r}; expected a plain name")
     if size < 1 or classes < 1 or not shape or min(shape) < 1:
         raise InputError(f"{name} states size {size}, shape {list(shape)}; expected at least one record")
-    return Client(name=name, size=size, shape=shape, classes=classes)
+    return Client(name=name, size=size, shape=shape, classes=classes, ledger=ledger)
 
 
 def clients_of(hellos: Sequence[Mapping[str, Any]], wanted: int) -> tuple[Client, ...]:

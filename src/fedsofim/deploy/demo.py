@@ -18,6 +18,7 @@ from fedsofim.deploy.handout import Terms, hand_out
 from fedsofim.deploy.node import hello
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.deploy.policy import read_policy
+from fedsofim.deploy.registration import register
 from fedsofim.deploy.server import start_job
 from fedsofim.errors import InputError
 
@@ -26,12 +27,14 @@ NODES = 3
 
 def run_demo(out: Path, rounds: int, epsilon: float | str, method: str) -> None:
     """Three nodes with a third of the digits each; every node's cap is exactly this job."""
-    order = Order(method=method, epsilon=epsilon, rounds=rounds, clients=NODES)
+    order = Order(recipe="paper", method=method, epsilon=epsilon, rounds=rounds, clients=NODES)
     where, names = Address(port=processes.free_port()), [f"node-{i + 1}" for i in range(NODES)]
     multiplier = 0.1 if order.budget.private else 0.0
     hand_out(out, names, where, Terms(epsilon=epsilon, smallest_multiplier=multiplier, methods=(method,)))
     folders = [out / "nodes" / name for name in names]
     deal(folders)
+    for folder in folders:
+        read_policy(folder / "policy.toml").account.create()
     start_job(
         order, clients_of([hello(read_policy(f / "policy.toml")) for f in folders], NODES)
     )  # senseless? say so now
@@ -62,7 +65,7 @@ def federated(out: Path, where: Address, folders: list[Path]) -> Iterator[None]:
         link = processes.superlink_command(server, where)
         stack.enter_context(processes.running(link, environment, out / "superlink.log"))
         processes.wait_for(lambda: processes.listening(where.port), 60, "the SuperLink's start")
-        processes.register(server)
+        register(server)
         for folder in folders:
             command = processes.node_start(folder, where)
             stack.enter_context(processes.running(command, os.environ, folder / "node.log"))

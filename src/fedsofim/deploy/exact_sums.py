@@ -24,8 +24,8 @@ def exact_sum(
     """Sum of clipped vectors over records: int64 in units of `step`, or float64 where there is none."""
     consts = [jnp.asarray(c) for c in consts]
     size = sum(math.prod(s.shape) for s in query.outputs(consts))
-    if step is not None and not (len(y) * clip / step < 2**62 and clip / step < 2**52):
-        raise Refused(f"{len(y)} records at clip {clip:g} and this noise do not fit the lattice; raise the multiplier")
+    if step is not None:
+        check_fits(len(y), clip, step)
     total = np.zeros(size, np.float64 if step is None else np.int64)
     chunk = max(1, _AT_ONCE // size)
     for first in range(0, len(y), chunk):
@@ -33,6 +33,12 @@ def exact_sum(
         clipped = _summands(query, consts, x[piece], y[piece], clip)
         total += clipped.sum(axis=0) if step is None else np.rint(clipped / step).astype(np.int64).sum(axis=0)
     return total
+
+
+def check_fits(count: int, clip: float, step: float) -> None:
+    """Do sums of so many records fit the lattice's integers? Also asked before a request is charged."""
+    if not (step > 0 and count * clip / step < 2**62 and clip / step < 2**52):
+        raise Refused(f"{count} records at clip {clip:g} and this noise do not fit the lattice; raise the multiplier")
 
 
 def _summands(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip: float) -> np.ndarray:

@@ -34,7 +34,7 @@ from fedsofim.errors import Refused
 class Secrets:
     """Where a request's randomness comes from: 32 bytes of its own, and the job's for noise that comes back."""
 
-    fresh: bytes
+    own: bytes
     job: bytes
 
 
@@ -214,7 +214,7 @@ class _Releases:
         else:
             std = lattice_std(std, ratio_of(site.query) * site.clip, coordinates)
             whole = exact_sum(site.query, op.consts, x[keep], y[keep], site.clip, std * 2.0**-BITS)
-            secret = self.secrets.job if laid_out(site.noise) else self.secrets.fresh
+            secret = self.secrets.job if laid_out(site.noise) else self.secrets.own
             noise = draw(site.noise, self.round, coordinates, secret, f"noise/{label}")
             total = (whole + noise).astype(np.float64) * (std * 2.0**-BITS)
         return _parted(total, shapes)
@@ -223,11 +223,11 @@ class _Releases:
         whole = exact_sum(
             site.query, consts, x, y, site.clip, step_of(how.std) / how.factor
         )  # a_i·v on the common lattice
-        noise = draw(site.noise, self.round, len(whole), self.secrets.fresh, "noise")
+        noise = draw(site.noise, self.round, len(whole), self.secrets.own, "noise")
         return masked(whole, noise, how.mask)
 
     def sampled(self, site: Site, label: str, count: int) -> np.ndarray:
         """Each record with probability `sample`, from secret bits: who took part must stay unknown."""
         if site.sample == 1:
             return np.ones(count, bool)
-        return Bits(self.secrets.fresh, f"sample/{label}").words(count) < np.uint64(int(site.sample * 2**64))
+        return Bits(self.secrets.own, f"sample/{label}").words(count) < np.uint64(int(site.sample * 2**64))

@@ -1,28 +1,36 @@
-"""Submit a job and follow it: a progress bar from the job's own files, and an error that says what to do next."""
+"""Submit a job and follow it: a progress bar from the job's own files, and an error that says what to do next.
+
+Whatever stops a job is told within seconds: the SuperLink gone, the disk full, nodes that do not come.
+"""
 
 import contextlib
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-from fedsofim.deploy.checkpoint import OUTCOME, PROGRESS
+from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS
 from fedsofim.deploy.order import Conduct, Order, to_config
-from fedsofim.deploy.processes import register, run_status, submit
+from fedsofim.deploy.processes import link_answers, link_of, run_status, submit
+from fedsofim.deploy.registration import register
 from fedsofim.errors import InputError
 from fedsofim.progress import progress_bar
 
 _LOOK = 0.5  # seconds between looks at the job's folder
-_ASK = 15.0  # seconds between questions to the SuperLink whether the run is alive
+_KNOCK = 4.0  # seconds between looks whether the SuperLink is there
+_ASK = 8.0  # seconds between questions to it whether the run is alive
+_ROOM = 1_000_000  # bytes that a disk must have left, or it counts as full
 
 
 def follow(server: Path, order: Order, conduct: Conduct) -> None:
     """Start the run and show it until it ends."""
     job = Path(conduct.folder)
-    if not (server / "flwr" / "config.toml").is_file():
-        raise InputError(f"{server}: not a server folder; `fedsofim federation init` writes one")
+    _check_link(server)
     (job / OUTCOME).unlink(missing_ok=True)
-    register(server)
+    (job / PROGRESS).unlink(missing_ok=True)
+    for said in register(server):
+        print(said, flush=True)
     run = submit(server, to_config(order, conduct))
     what = order.method or f"the recipe {order.recipe}"
     print(f"run {run} submitted: {what}, {order.clients} nodes", flush=True)
@@ -32,16 +40,27 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
         print(f"\nnot followed any more; the run goes on. Its progress is in {job / PROGRESS}")
         raise
     if "failed" in outcome:
-        raise InputError(f"{outcome['failed']}. When that is settled: the same command with --resume")
+        begun = (job / CHECKPOINT).exists()
+        again = "the same command with --resume" if begun else "the same command again; nothing was begun"
+        raise InputError(f"{outcome['failed']}. When that is settled: {again}")
     print(f"finished: {job / 'checkpoint.npz'} (model), {job / 'certificate.txt'}", flush=True)
+
+
+def _check_link(server: Path) -> None:
+    if not link_answers(server):
+        raise InputError(f"no SuperLink answers at {link_of(server)}; start it: {server / 'start-superlink.sh'}")
 
 
 def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
     """How the run ended. How many rounds it has is known when the nodes have introduced themselves, not before."""
-    asked, seen, bar = time.monotonic(), 0, None
+    asked, seen, bar, said = time.monotonic(), 0, None, ""
+    knocked = asked
     with contextlib.ExitStack() as shown:
         while True:
             done = _facts(job / PROGRESS)
+            if (waiting := done.get("waiting", "")) and waiting != said:
+                print(waiting, flush=True)
+                said = waiting
             if bar is None and "rounds" in done:
                 print(done.get("job", ""), flush=True)
                 bar = shown.enter_context(progress_bar("rounds", done["rounds"]))
@@ -52,15 +71,29 @@ def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
                     print(f"round {seen}/{done['rounds']} {done.get('text', '')}", flush=True)
             if outcome := _facts(job / OUTCOME):
                 return outcome
+            if time.monotonic() - knocked > _KNOCK:
+                knocked = time.monotonic()
+                if not link_answers(server):
+                    return {"failed": f"the SuperLink at {link_of(server)} is gone; start it again: "
+                                      f"{server / 'start-superlink.sh'}"}  # fmt: skip
             if time.monotonic() - asked > _ASK:
                 asked = time.monotonic()
                 if run_status(server, run).startswith("finished") and not (job / OUTCOME).exists():
-                    return {"failed": "the server process ended without a word; its log is the SuperLink's"}
+                    return {"failed": _silent_end(job)}
             time.sleep(_LOOK)
+
+
+def _silent_end(job: Path) -> str:
+    """Why a server's process may have ended without leaving its reason."""
+    with contextlib.suppress(OSError):
+        if shutil.disk_usage(job if job.exists() else job.parent).free < _ROOM:
+            return f"the disk of {job} is full, so the job could not be kept and its process ended; make room"
+    return f"the server's process ended without a word in {job}; the SuperLink's log says why"
 
 
 def _facts(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
     except (OSError, ValueError):
         return {}

@@ -7,7 +7,9 @@ DIR/authority/ca.key    signs server certificates; keep it offline
 
 import json
 import stat
+import sys
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from fedsofim.core.budget import budget_of
@@ -33,24 +35,86 @@ largest_clip = {clip}           # largest norm a record may have in a sum
 methods = [{methods}]
 secure_sum_min_clients = 0    # 0: never share noise. Else how many clients, this one included, you trust to draw
                               # their share of it, with mask_key and [peers] set: docs/node.md
+
+[work]                        # how much anybody may keep this node busy, whatever it costs in epsilon
+rounds = 10000                # of one job
+local_steps = 1000            # releases in one round
+requests = 20000              # over the life of the ledger
+requests_an_hour = 10000
+message_mb = 256              # arrays of one request, or of its answer
+stored_mb = 256               # answers kept for being asked again
+seconds = 600                 # for one message
+"""
+
+_FIND_PYTHON = """cd "$(dirname "$0")" || exit 1
+for python in "${{PYTHON:-}}" .venv/bin/python ../.venv/bin/python "{python}" python3; do
+    if [ -n "$python" ] && "$python" -c "import fedsofim" 2>/dev/null; then break; fi
+    python=""
+done
+if [ -z "$python" ]; then
+    echo "no Python here has fedsofim: pip install 'fedsofim[flower]', or set PYTHON to one that has it" >&2
+    exit 1
+fi
 """
 
 _START_NODE = """#!/bin/sh
-# Starts this node. It answers only what policy.toml allows, with the fedsofim installed here.
-cd "$(dirname "$0")" && exec fedsofim node --policy policy.toml --superlink {address} {security} --work state "$@"
+# Starts this node; `./start.sh check` looks for everything that is wrong, and starts nothing.
+# It answers only what policy.toml allows, with the fedsofim installed here; no environment need be active.
+{find}if [ "${{1:-}}" = check ]; then
+    shift
+    exec "$python" -m fedsofim node check --policy policy.toml --superlink {address} {checked} "$@"
+fi
+exec "$python" -m fedsofim node --policy policy.toml --superlink {address} {security} --work state "$@"
+"""
+
+_UNIT = """# systemd: copy to /etc/systemd/system, set User and paths, then: systemctl enable --now {name}
+[Unit]
+Description={what}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+User=fedsofim
+WorkingDirectory={folder}
+ExecStart={folder}/{script}
+Restart=always
+RestartSec=2
+KillMode=control-group
+NoNewPrivileges=true
+ProtectSystem=strict
+ReadWritePaths={folder} /var/lib/fedsofim
+Environment=FEDSOFIM_STATE=/var/lib/fedsofim
+StateDirectory=fedsofim
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+_CONTAINER = """# podman build -t {name} .
+# podman run -d --name {name} -v "$PWD":/data -v {name}-state:/state {options}{name}
+# The folder is mounted, not copied: records and keys are in no image. /state remembers how the ledger ends.
+FROM python:3.12-slim
+RUN pip install --no-cache-dir "fedsofim[flower]=={version}"
+ENV FEDSOFIM_STATE=/state PYTHON=/usr/local/bin/python3
+WORKDIR /data
+VOLUME ["/data", "/state"]
+ENTRYPOINT ["/data/{script}"]
 """
 
 _START_LINK = """#!/bin/sh
 # Starts Flower's SuperLink, which connects server and nodes. Its database keeps nodes and runs over restarts.
-export FLWR_HOME="$(cd "$(dirname "$0")" && pwd)/flwr" FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
-cd "$(dirname "$0")" && exec flower-superlink {security} --host {bind} --port {port} --database superlink.db \\
+{find}export FLWR_HOME="$PWD/flwr" FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
+link="$("$python" -c 'from fedsofim.deploy.processes import command; print(command("flower-superlink"))')" || exit 1
+PATH="$(dirname "$link"):$PATH" exec "$link" {security} --host {bind} --port {port} --database superlink.db \\
     --disable-runtime-dependency-installation "$@"
 """
 
 _README = """This folder was written by `fedsofim federation init`.
 
 server/          for the coordinator: ./start-superlink.sh, then `fedsofim serve {server}`
-nodes/NAME/      for each operator: fill in policy.toml, put records.npz beside it, then ./start.sh
+nodes/NAME/      for each operator: fill in policy.toml, put records.npz beside it, make the ledger once
+                 (fedsofim ledger create --policy policy.toml), look (./start.sh check), then ./start.sh
+                 NAME.service and Containerfile start it with the machine; adapt their first lines
 authority/       ca.key signs new server certificates. Keep it offline; nobody needs it to run the federation.
 
 Send each node's folder to its operator over a channel you trust: node.key is its identity. An operator who prefers
@@ -62,7 +126,9 @@ may make a key of their own (ssh-keygen -t ecdsa -b 384 -f node.key) and send on
 class Terms:
     """What the policy templates start from; each operator changes them."""
 
-    epsilon: float | str = 1.0  # or `no-privacy`, with a smallest multiplier of 0
+    epsilon: float | str = (
+        2.0  # a job's default is 1: head-room for one more. Or `no-privacy`, with a smallest multiplier of 0
+    )
     delta: float = 1e-5
     smallest_multiplier: float = 1.0
     largest_clip: float = 10.0
@@ -86,6 +152,8 @@ def hand_out(folder: Path, names: list[str], where: Address, terms: Terms = Term
         credentials.server_certificate(server, hosts, ca)
         _copy(folder / "authority" / "ca.crt", server / "ca.crt")
     _script(server / "start-superlink.sh", _start_link(where))
+    ports = f"-p {where.port}:{where.port} "
+    _services(server, "superlink", "start-superlink.sh", "fedsofim SuperLink", ports)
     (server / "flwr" / "config.toml").write_text(_connection(server, where))
     for name in names:
         _node(folder, name, where, terms)
@@ -102,7 +170,10 @@ def _node(folder: Path, name: str, where: Address, terms: Terms) -> None:
         _copy(folder / "authority" / "ca.crt", node / "ca.crt")
         security = "--root-certificates ca.crt --key node.key"
     (node / "policy.toml").write_text(policy_text(name, terms))
-    _script(node / "start.sh", _START_NODE.format(address=where, security=security))
+    checked = "" if where.insecure else security
+    script = _START_NODE.format(address=where, security=security, checked=checked, find=_find_python())
+    _script(node / "start.sh", script)
+    _services(node, name, "start.sh", f"fedsofim node {name}")
 
 
 def policy_text(name: str, terms: Terms) -> str:
@@ -117,7 +188,20 @@ def policy_text(name: str, terms: Terms) -> str:
 def _start_link(where: Address) -> str:
     tls = "--ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth"
     bind = where.host if where.host in ("127.0.0.1", "localhost") else "0.0.0.0"
-    return _START_LINK.format(security="--insecure" if where.insecure else tls, bind=bind, port=where.port)
+    security = "--insecure" if where.insecure else tls
+    return _START_LINK.format(security=security, bind=bind, port=where.port, find=_find_python())
+
+
+def _find_python() -> str:
+    return _FIND_PYTHON.format(python=sys.executable)
+
+
+def _services(folder: Path, name: str, script: str, what: str, options: str = "") -> None:
+    """What starts it with the machine: a unit for systemd and a container's recipe."""
+    unit = _UNIT.format(name=name, what=what, folder=folder.absolute(), script=script)
+    (folder / f"{name}.service").write_text(unit)
+    container = _CONTAINER.format(name=name, script=script, options=options, version=version("fedsofim"))
+    (folder / "Containerfile").write_text(container)
 
 
 def _connection(server: Path, where: Address) -> str:

@@ -29,11 +29,11 @@ class Holding(StrEnum):
     NOTHING = "nothing"  # never seen, refused, or lost with the process that worked on it
 
 
-def holding_of(ledger: Path, digest: str) -> Holding:
+def holding_of(account: Account, digest: str) -> Holding:
     """How the node of this ledger stands to the request of this digest."""
-    if _at_work(_place(ledger, digest)):
+    if _at_work(_place(account.path, digest)):
         return Holding.WORKING
-    return Holding.ANSWERED if Account(ledger).has_answered(digest) else Holding.NOTHING
+    return Holding.ANSWERED if account.has_answered(digest) else Holding.NOTHING
 
 
 @contextmanager

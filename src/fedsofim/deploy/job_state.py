@@ -1,7 +1,7 @@
 """How far a job is: everything its next question depends on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from fedsofim.deploy.order import Order
 from fedsofim.deploy.wire import Job, Programs, Request, outgoing, programs_of
 from fedsofim.errors import InputError
 from fedsofim.methods import make
-from fedsofim.recipes import Choices, Situation, choose
+from fedsofim.recipes import Choices, Situation, by_hand, choose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,7 @@ class JobState:
     released: Mapping[Phase, Mapping[str, np.ndarray]]  # for the preparation: the means, by phase
     phase: Phase
     round: int  # the next to be asked, from 0
+    absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # who was not there, by round, from 0
 
     @property
     def finished(self) -> bool:
@@ -90,23 +91,14 @@ def choices_of(order: Order, clients: tuple[Client, ...]) -> Choices:
         classes=clients[0].classes,
         trust=order.trust,
     )
-    chosen, own = choose(order.recipe, situation), order.method is None
-    by_hand = {
-        "step": not own,
-        "columns": order.standardize,
-        "records": order.standardize,
-        "features": order.standardize,
-    }
-    by_hand |= {name: getattr(order, name) is not None for name in ("rounds", "clip", "weights")}
-    return replace(
-        chosen,
-        why=tuple((what, why) for what, why in chosen.why if not by_hand.get(what)),
-        method=order.method or chosen.method,
-        settings={**(chosen.settings if own else {}), **dict(order.settings)},
-        rounds=chosen.rounds if order.rounds is None else order.rounds,
-        clip=chosen.clip if order.clip is None else order.clip,
-        weights=order.weights or chosen.weights,
-        preparation=(FeatureMoments(share=order.standardize),) if order.standardize else chosen.preparation,
+    return by_hand(
+        choose(order.recipe, situation),
+        method=order.method,
+        settings=dict(order.settings),
+        rounds=order.rounds,
+        clip=order.clip,
+        weights=order.weights,
+        preparation=(FeatureMoments(share=order.standardize),) if order.standardize else None,
     )
 
 

@@ -1,7 +1,7 @@
 """The lines of a ledger: what was released, one line for each site of each request, and what lines add up to."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedsofim.core.accounting import Charge, spent
@@ -9,6 +9,7 @@ from fedsofim.core.budget import in_words
 from fedsofim.deploy.noise import slack
 from fedsofim.errors import Refused
 
+_KINDS = 16  # of sampled releases that are priced as such: each takes part in every convolution
 _ROUNDING = 1e-6  # relative: a run calibrated to exactly the cap adds up to it only within float rounding
 
 
@@ -57,9 +58,22 @@ def _as_charges(lines: Sequence[Line]) -> tuple[list[Charge], dict[int, float]]:
         total[0] += line.releases
         total[1] += line.weight
     charges, multipliers = [], {}
+    beyond = _beyond(kinds)
     for site, ((ratio, multiplier, _, sample), (releases, weight)) in enumerate(kinds.items()):
+        if site in beyond:
+            sample = 1.0
         charges.append(
             Charge(site=site, label="", clip=1.0, ratio=ratio, releases=int(releases), weight=weight, sample=sample)
         )
         multipliers[site] = multiplier
     return charges, multipliers
+
+
+def _beyond(kinds: Mapping[tuple, Sequence[float]]) -> set[int]:
+    """Which kinds are priced as if they read all records, which never costs less: the cheapest of too many sampled."""
+    sampled = [
+        (weight * (ratio / multiplier) * (ratio / multiplier) if multiplier > 0 else math.inf, site)
+        for site, ((ratio, multiplier, _, sample), (_, weight)) in enumerate(kinds.items())
+        if sample < 1
+    ]
+    return {site for _, site in sorted(sampled, reverse=True)[_KINDS:]}

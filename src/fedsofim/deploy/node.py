@@ -19,11 +19,11 @@ from fedsofim.core.preparation import prepared
 from fedsofim.core.records import in_blocks
 from fedsofim.core.site import MAX_SITES
 from fedsofim.data.npz import read_arrays
-from fedsofim.deploy.account import Account, Ask
+from fedsofim.deploy.account import Ask
 from fedsofim.deploy.execute import Secrets, run, run_masked
 from fedsofim.deploy.holding import held
 from fedsofim.deploy.lines import Line
-from fedsofim.deploy.noise import fresh_secret, laid_out
+from fedsofim.deploy.noise import fresh_secret, laid_out, request_secret
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.pricing import check_job, check_terms, masking, priced
 from fedsofim.deploy.wire import (
@@ -55,11 +55,13 @@ class Data(NamedTuple):
 def hello(policy: Policy) -> dict[str, Any]:
     """The public facts a server needs to plan: a node's name, its number of records, and their form."""
     data = read_data(policy)
+    standing = policy.account.standing()
     return {
         "node": policy.name,
         "size": len(data.y),
         "shape": list(data.x.shape[1:]),
         "classes": policy.classes,
+        "ledger": standing.ledger,
         "version": version("fedsofim"),
     }
 
@@ -75,7 +77,7 @@ def consider(policy: Policy, job: Job) -> dict[str, Any]:
             request = Request(job, phase, round, {})
             check_terms(policy, request)
             lines += priced(policy, request, programs, len(data.y)).lines
-    return {"epsilon": stated(Account(policy.ledger).check(lines, cap=policy.epsilon, delta=policy.delta))}
+    return {"epsilon": stated(policy.account.check(lines, cap=policy.epsilon, delta=policy.delta))}
 
 
 def answer(policy: Policy, request: Request) -> Arrays:
@@ -92,17 +94,19 @@ def _answer(policy: Policy, request: Request) -> Arrays:
     program = programs.by_phase[request.phase]
     how = masking(policy, request, program, price.shares) if price.shares is not None else None
     inputs = _inputs(policy, request, programs, data)  # all before the charge: what cannot run costs nothing
-    account, ask = Account(policy.ledger), _ask(request, program, data)
-    opened = account.open_ask(ask, price.lines, cap=policy.epsilon, delta=policy.delta, fresh_secret=fresh_secret())
+    account, ask, bounds = policy.account, _ask(request, program, data), policy.work.bounds
+    opened = account.open_ask(
+        ask, price.lines, cap=policy.epsilon, delta=policy.delta, fresh_secret=fresh_secret(), bounds=bounds
+    )
     if opened.reply is not None:
         return from_bytes(opened.reply)
-    secrets = Secrets(fresh_secret(), opened.secret)
+    secrets = Secrets(request_secret(opened.secret, ask.digest), opened.secret)
     if how is not None:
         upload, memory = run_masked(program, inputs, how, secrets), ()
     else:
         upload, memory = run(program, inputs, price.stds, secrets)
     reply = to_bytes({f"upload{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(upload))})
-    account.close_ask(opened.number, reply, tree_to_bytes(memory))
+    account.close_ask(opened.number, reply, tree_to_bytes(memory), bounds.stored)
     return from_bytes(reply)
 
 
@@ -113,7 +117,7 @@ def _programs(policy: Policy, job: Job, data: Data) -> Programs:
             f"the job is about records of shape {list(job.shape)} in {job.classes} classes; this node's have shape "
             f"{list(data.x.shape[1:])} in {policy.classes}"
         )
-    return programs_of(job, len(data.y))
+    return programs_of(job, len(data.y), policy.work.local_steps)
 
 
 def _ask(request: Request, program: Program, data: Data) -> Ask:
@@ -130,6 +134,8 @@ def _ask(request: Request, program: Program, data: Data) -> Ask:
 
 def read_data(policy: Policy) -> Data:
     """The node's records, checked; what is wrong with them is for the operator's eyes only."""
+    if not policy.data.is_file():
+        raise DataProblem(f"{policy.data}: there is no such file; put the records there, or change data in the policy")
     try:
         found = read_arrays(policy.data)
         x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])
@@ -184,7 +190,7 @@ def _memory(policy: Policy, request: Request, programs: Programs, params: Any) -
     start = programs.method.memory(params)
     if request.round == 0 or not jax.tree.leaves(start):
         return jax.tree.map(jnp.asarray, start)
-    kept = Account(policy.ledger).memory(request.job.id, request.round - 1)
+    kept = policy.account.memory(request.job.id, request.round - 1)
     if kept is None:
         raise Refused(
             f"this node did not take part in round {request.round}, whose memory round {request.round + 1} needs"

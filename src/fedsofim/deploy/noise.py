@@ -11,10 +11,12 @@ value it is added to. Here nothing is added in floating point. With lattice step
 
 z is drawn by Karney's rejection method, which only compares uniform random numbers: no logarithm, no cosine, no
 rounding. Uniforms have 64 bits and a tie counts as "not less", so a draw's law is within TIES·2^-64 of the normal
-law; the account takes that off delta (`slack`). Bits are SHAKE-256 of a 32-byte secret from the operating system.
+law; the account takes that off delta (`slack`). Bits are SHAKE-256 of a 32-byte secret. A job has one from the
+operating system, kept in the node's ledger; each request's follows from it (`request_secret`).
 """
 
 import hashlib
+import hmac
 import math
 import os
 from collections.abc import Sequence
@@ -33,6 +35,14 @@ _BLOCK = 1 << 16  # bytes made at a time
 def fresh_secret() -> bytes:
     """32 bytes from the operating system's generator."""
     return os.urandom(32)
+
+
+def request_secret(job: bytes, digest: str) -> bytes:
+    """The secret that a request's noise is drawn from: the same question of a job has the same noise, for ever.
+
+    A keyed function (HMAC) of the request's digest, so requests share nothing, and whoever has one knows no other.
+    """
+    return hmac.digest(job, b"fedsofim request 1\n" + digest.encode(), "sha256")
 
 
 def slack(coordinates: int) -> float:
@@ -172,7 +182,7 @@ def lattice_std(std: float, sensitivity: float, coordinates: int) -> float:
 
 def laid_out(mechanism: Mechanism) -> bool:
     """Does noise of one round come back in a later one?"""
-    return isinstance(_inner(mechanism), Tree)
+    return isinstance(inner(mechanism), Tree)
 
 
 def cost_of_round(mechanism: Mechanism, round: int, rounds: int) -> float:
@@ -181,7 +191,7 @@ def cost_of_round(mechanism: Mechanism, round: int, rounds: int) -> float:
     A run that ends early has paid for what it released. A tree's round pays for the nodes it completes, which for the
     plain tree is one, of height h: 4^h (mechanisms.py).
     """
-    mechanism = _inner(mechanism)
+    mechanism = inner(mechanism)
     if isinstance(mechanism, Diagonal):
         return scale_of_round(mechanism, round) ** -2
     if isinstance(mechanism, Tree):
@@ -191,7 +201,7 @@ def cost_of_round(mechanism: Mechanism, round: int, rounds: int) -> float:
 
 def scale_of_round(mechanism: Mechanism, round: int) -> float:
     """Noise std of this round, in units of the site's std."""
-    mechanism = _inner(mechanism)
+    mechanism = inner(mechanism)
     if isinstance(mechanism, Diagonal):
         mean = sum(math.sqrt(left) for left in range(1, mechanism.rounds + 1)) / mechanism.rounds
         return math.sqrt(mean) * (mechanism.rounds - round) ** -0.25
@@ -199,10 +209,10 @@ def scale_of_round(mechanism: Mechanism, round: int) -> float:
 
 
 def draw(mechanism: Mechanism, round: int, coordinates: int, secret: bytes, label: str) -> np.ndarray:
-    """Lattice noise of a round. `secret` is fresh, except where noise comes back: then it is the job's."""
+    """Lattice noise of a round. `secret` is the request's own, except where noise comes back: then it is the job's."""
     if not laid_out(mechanism):
         return lattice_normal(Bits(secret, label), coordinates)
-    terms = tree_terms(_inner(mechanism), round)
+    terms = tree_terms(inner(mechanism), round)
     total = np.zeros(coordinates, np.int64)
     for sign, node in terms:
         total += sign * lattice_normal(Bits(secret, f"{label}/{node}"), coordinates)
@@ -224,5 +234,6 @@ def tree_terms(tree: Mechanism, round: int) -> Sequence[tuple[int, str]]:
     return [(1, f"{top}:{round}"), *lower]
 
 
-def _inner(mechanism: Mechanism) -> Mechanism:
+def inner(mechanism: Mechanism) -> Mechanism:
+    """The noise as it is drawn, whatever a published account says it costs."""
     return mechanism.noise if isinstance(mechanism, Mischarged) else mechanism

@@ -38,10 +38,10 @@ _AS_IS = "left out: as the recipe has it"
 class Order:
     """What the coordinator wants trained. What is None is left to the recipe, which knows the clients' sizes.
 
-    A method named here runs in the recipe's preparation, with its own settings.
+    A method named here runs in the recipe's preparation, with its own settings unless it is the recipe's own.
     """
 
-    recipe: str = described("paper", "auto: what is recommended, nothing to tune; paper: the paper's protocol")
+    recipe: str = described("auto", "auto: what is recommended, nothing to tune; paper: the paper's protocol")
     method: str | None = described(None, f"what is installed on every node, see `fedsofim methods`; {_AS_IS}", kind=str)
     settings: tuple[tuple[str, str], ...] = described(
         (), "a parameter of the method, name=value", flag="--set", typed=list[str] | None, shown=None, read=_pairs
@@ -52,7 +52,10 @@ class Order:
     delta: float = described(1e-5, "delta of the budget")
     rounds: int | None = described(None, f"rounds of the job; {_AS_IS}", kind=int)
     clip: float | None = described(None, f"largest norm of a record's gradient; {_AS_IS}", kind=float)
-    clients: int = described(3, "nodes that take part: every round needs all of them")
+    clients: int = described(3, "nodes that take part")
+    min_clients: int | None = described(
+        None, "go on in rounds where at least so many answer; left out: every round needs all of them", kind=int
+    )
     weights: Weights | None = described(None, f"uniform, or size; {_AS_IS}", typed=str | None, kind=str)
     trust: Trust = described("local", "local, or secure-sum: masked uploads that share the noise", typed=str)
     standardize: float = described(

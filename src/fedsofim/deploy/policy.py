@@ -17,20 +17,49 @@ methods = ["fedsofim", "fedgd"]
 secure_sum_min_clients = 0      # 0: never share noise; else how many clients, this one included, are trusted
                                 # to draw their share of it
 
+[work]                          # optional, like each line: how much anybody may keep this node busy
+rounds = 10000                  # of one job
+local_steps = 1000              # releases in one round
+requests = 20000                # over the life of the ledger, whatever they cost
+requests_an_hour = 10000
+message_mb = 256                # arrays of one request, or of its answer
+stored_mb = 256                 # answers kept for being asked again
+seconds = 600                   # for one message; then whoever works on it is ended
+
 [peers]                         # only for secure sums: the others' mask keys, as their operators gave them
 hospital-2 = "k3Zr...="
 """
 
 import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from fedsofim.core.budget import WITHOUT, Budget
+from fedsofim.deploy.account import Account, Bounds
+from fedsofim.deploy.sane import is_name
 from fedsofim.deploy.wire import is_installed
-from fedsofim.errors import InputError, unknown
+from fedsofim.errors import InputError, is_whole, unknown
 from fedsofim.methods import names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """How much anybody may keep a node busy, whatever it costs in epsilon."""
+
+    rounds: int = 10_000  # of one job
+    local_steps: int = 1_000  # releases in one round
+    requests: int = 20_000  # over the life of the ledger
+    requests_an_hour: int = 10_000
+    message_mb: int = 256  # arrays of one request, or of its answer
+    stored_mb: int = 256  # answers kept for being asked again
+    seconds: int = 600  # for one message
+
+    @property
+    def bounds(self) -> Bounds:
+        """What of it the ledger keeps."""
+        return Bounds(requests=self.requests, requests_an_hour=self.requests_an_hour, stored=self.stored_mb * 1_000_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +77,24 @@ class Policy:
     methods: tuple[str, ...]
     secure_sum_min_clients: int = 0
     mask_key: Path | None = None
+    witness: Path | None = None  # None: in the user's state folder
     peers: tuple[tuple[str, str], ...] = ()
+    work: Work = field(default_factory=Work)
+
+    @property
+    def account(self) -> Account:
+        return Account(self.ledger, self.witness)
 
 
 _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
-    "node": {"name": (str,), "data": (str,), "classes": (int,), "ledger": (str,), "mask_key": (str,)},
+    "node": {
+        "name": (str,),
+        "data": (str,),
+        "classes": (int,),
+        "ledger": (str,),
+        "mask_key": (str,),
+        "witness": (str,),
+    },
     "budget": {"epsilon": (float, int, str), "delta": (float,)},
     "limits": {
         "smallest_multiplier": (float, int),
@@ -61,7 +103,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "secure_sum_min_clients": (int,),
     },
 }
-_OPTIONAL = {"secure_sum_min_clients", "mask_key"}
+_OPTIONAL = {"secure_sum_min_clients", "mask_key", "witness"}
 
 
 def read_policy(path: str | Path) -> Policy:
@@ -71,16 +113,17 @@ def read_policy(path: str | Path) -> Policy:
         raise InputError(f"{path}: there is no such policy file; `fedsofim federation init` writes templates")
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from error
     values = {k: v for section in _FIELDS for k, v in _section(path, document, section).items()}
     peers = document.pop("peers", {})
     if not isinstance(peers, dict) or not all(isinstance(v, str) for v in peers.values()):
         raise InputError(f'{path}: [peers] is {peers!r}; expected lines of the form name = "public mask key"')
+    work = _work(path, document.pop("work", {}))
     for extra in set(document) - set(_FIELDS):
         raise InputError(f"{path}: {unknown('section', f'[{extra}]', [f'[{s}]' for s in _FIELDS])}")
-    values |= {key: _beside(path, values[key]) for key in ("data", "ledger", "mask_key") if key in values}
-    values |= {"methods": tuple(values["methods"]), "peers": tuple(peers.items())}
+    values |= {key: _beside(path, values[key]) for key in ("data", "ledger", "mask_key", "witness") if key in values}
+    values |= {"methods": tuple(values["methods"]), "peers": tuple(peers.items()), "work": work}
     values["epsilon"] = _epsilon(path, values["epsilon"])
     return _checked(path, Policy(**values))
 
@@ -99,6 +142,18 @@ def _section(path: Path, document: dict[str, Any], section: str) -> dict[str, An
         if key not in given and key not in _OPTIONAL:
             raise InputError(f"{path}: [{section}] {key} is missing; nothing here has a default")
     return given
+
+
+def _work(path: Path, given: Any) -> Work:
+    known = {f.name: f.default for f in fields(Work)}
+    if not isinstance(given, dict):
+        raise InputError(f"{path}: [work] is {given!r}; expected a section with any of {', '.join(known)}")
+    for key, value in given.items():
+        if key not in known:
+            raise InputError(f"{path}: [work] {unknown('field', key, known)}")
+        if not is_whole(value) or not 1 <= value <= 10**9:
+            raise InputError(f"{path}: [work] {key} is {value!r}; expected a whole number from 1 to 10^9")
+    return Work(**given)
 
 
 def _epsilon(path: Path, value: float | str) -> float:
@@ -120,10 +175,10 @@ def _checked(path: Path, p: Policy) -> Policy:
         if not right:
             raise InputError(f"{path}: {text}")
 
-    need(bool(p.name.strip()), "name is empty; expected a name the coordinator knows this node by")
+    need(is_name(p.name), f"name is {p.name!r}; expected up to 64 letters, digits, dots, spaces and dashes")
     need(p.classes >= 2, f"classes is {p.classes}; expected at least 2")
     need(p.smallest_multiplier >= 0, f"smallest_multiplier is {p.smallest_multiplier}; expected a number >= 0")
-    need(p.largest_clip > 0, f"largest_clip is {p.largest_clip}; expected a number above 0")
+    need(0 < p.largest_clip < math.inf, f"largest_clip is {p.largest_clip}; expected a finite number above 0")
     need(p.secure_sum_min_clients >= 0, "secure_sum_min_clients is negative; expected 0 (never) or a number of clients")
     need(p.secure_sum_min_clients != 1, "secure_sum_min_clients is 1; a sum over one client hides nothing: 0 or >= 2")
     need(

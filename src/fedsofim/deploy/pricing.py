@@ -10,11 +10,12 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.queries import SecondMoment, ratio_of
 from fedsofim.core.site import Site
+from fedsofim.deploy.exact_sums import check_fits
 from fedsofim.deploy.execute import Masked, coordinates
 from fedsofim.deploy.lines import Line
-from fedsofim.deploy.noise import cost_of_round
+from fedsofim.deploy.noise import cost_of_round, inner, laid_out, lattice_std, scale_of_round, tree_terms
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.secure_sum import Shares, masks, pair_secrets
+from fedsofim.deploy.secure_sum import Shares, masks, pair_secrets, step_of, trusted_among
 from fedsofim.deploy.steps import PREPARING
 from fedsofim.deploy.wire import Job, Programs, Request
 from fedsofim.errors import Refused
@@ -32,6 +33,8 @@ def check_job(policy: Policy, job: Job) -> None:
     """May such a job be asked for here? A policy lists installed methods only, so no other is ever built."""
     if job.method not in policy.methods:
         raise Refused(f"the method {job.method[:64]} is not allowed here; allowed: {', '.join(policy.methods)}")
+    if job.rounds > policy.work.rounds:
+        raise Refused(f"the job has {job.rounds} rounds; the most allowed here is {policy.work.rounds}")
     if job.trust == "secure-sum":
         _check_sum(policy, job)
 
@@ -39,6 +42,7 @@ def check_job(policy: Policy, job: Job) -> None:
 def check_terms(policy: Policy, request: Request) -> None:
     """What can be refused without looking at the program."""
     check_job(policy, request.job)
+    _check_size(policy, "the request", sum(a.nbytes for a in request.arrays.values()))
     rounds = request.phase.times(request.job.rounds)
     if not 0 <= request.round < rounds:
         raise Refused(f"round {request.round + 1} of a job of {rounds} rounds does not exist")
@@ -46,6 +50,11 @@ def check_terms(policy: Policy, request: Request) -> None:
         raise Refused(
             "only gradients and a preparation can be summed securely; a method's setup needs full noise (local)"
         )
+
+
+def _check_size(policy: Policy, what: str, size: int) -> None:
+    if size > policy.work.message_mb * 1_000_000:
+        raise Refused(f"{what} has {size} bytes of arrays; the most allowed here is {policy.work.message_mb} MB")
 
 
 def _check_sum(policy: Policy, job: Job) -> None:
@@ -69,7 +78,18 @@ def priced(policy: Policy, request: Request, programs: Programs, size: int) -> P
     stds, lines = _lines(policy, request, program)
     for line in lines:
         _check_multiplier(policy, line, line.multiplier * math.sqrt(line.releases / line.weight))  # of this very round
+    for site in program.sites:
+        _check_drawable(request, site, stds[site.number], coordinates(program.jaxpr)[site.number], size)
     return Priced(stds, lines)
+
+
+def _check_drawable(request: Request, site: Site, std: float, numbers: int, size: int) -> None:
+    """Can this noise be drawn for so many records? Else the request is refused now, not when it has been charged."""
+    if laid_out(site.noise):
+        tree_terms(inner(site.noise), request.round)
+    if std > 0:
+        drawn = lattice_std(std * scale_of_round(site.noise, request.round), ratio_of(site.query) * site.clip, numbers)
+        check_fits(size, site.clip, step_of(drawn))
 
 
 def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int, float], list[Line]]:
@@ -79,6 +99,7 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
         raise Refused(f"{len(asked)} noise stds were given for {len(program.sites)} releases")
     rounds = request.phase.times(request.job.rounds)
     numbers = coordinates(program.jaxpr)
+    _check_size(policy, "the answer", 8 * sum(numbers.values()))
     lines = []
     for site, charge, std in zip(program.sites, program.charges, asked, strict=True):
         _check_clip(policy, request.phase, site)
@@ -124,9 +145,16 @@ def _priced_sum(policy: Policy, request: Request, programs: Programs, program: P
         raise Refused(f"{job.method} does more than release one gradient a round; it needs full noise (local)")
     if dict(job.peers)[policy.name] != size:
         raise Refused(f"the sum counts {dict(job.peers)[policy.name]} records of {policy.name}, which is wrong")
+    if job.ledgers.get(policy.name) != policy.account.standing().ledger:
+        raise Refused(
+            f"the job was begun with another ledger of {policy.name} than it has now, which knows nothing of the noise "
+            "that it drew; start a new job"
+        )
     stds, (line,) = _lines(policy, request, program)
     shares = Shares.of(job.peers, job.weights)
-    multiplier = shares.multiplier(policy.name, line.multiplier, policy.secure_sum_min_clients)
+    known = len({policy.name, *dict(policy.peers)})
+    honest = trusted_among(len(job.peers), known, policy.secure_sum_min_clients)
+    multiplier = shares.multiplier(policy.name, line.multiplier, honest)
     _check_multiplier(policy, line, multiplier)
     line = replace(line, label=f"{line.label} (secure sum of {job.clients})", multiplier=multiplier)
     return Priced(stds, [line], shares)
@@ -139,4 +167,6 @@ def masking(policy: Policy, request: Request, program: Program, shares: Shares) 
     std = shares.std(request.job.stds[request.phase][0], ratio_of(site.query) * site.clip, count)
     secrets = pair_secrets(policy.name, policy.mask_key, dict(policy.peers), shares.names)
     mask = masks(policy.name, secrets, request.digest(), count)
-    return Masked(shares.factors[shares.names.index(policy.name)], std, mask)
+    factor = shares.factors[shares.names.index(policy.name)]
+    check_fits(dict(request.job.peers)[policy.name], site.clip, step_of(std) / factor)
+    return Masked(factor, std, mask)

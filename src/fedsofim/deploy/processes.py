@@ -1,24 +1,39 @@
-"""Start and stop Flower's processes: SuperLink, nodes, runs. Whatever was started is stopped, children included."""
+"""Start and stop processes: SuperLink, nodes, runs. Whatever was started is stopped, children included."""
 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fedsofim.deploy.address import Address
-from fedsofim.deploy.workers import FLOWER, NURSERY, command, environment
 from fedsofim.errors import InputError
 
 APP = Path(__file__).parent / "flower" / "app"
+#: No telemetry, no update check, no installation of what an app asks for; prompt workers, compiled code kept.
+FLOWER = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+}
+
+
+def command(name: str) -> str:
+    """One of Flower's commands, of this installation."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if found is None:
+        raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'")
+    return found
 
 
 def free_port() -> int:
@@ -30,30 +45,23 @@ def free_port() -> int:
 # --- a node -------------------------------------------------------------------------------------------------
 
 
-def run_node(policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path) -> None:
-    """A node, until this process is told to stop: its nursery and its SuperNode."""
-    supernode = partial(node_command, policy, superlink, certificates, key)
-    keep_running([partial(nursery_command, work), supernode], environment(work.absolute()))
+def run_node(policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path) -> NoReturn:
+    """A node, in the place of this process, until it is told to stop."""
+    work.mkdir(parents=True, exist_ok=True)
+    arguments = node_command(policy, superlink, certificates, key, work)
+    os.execve(arguments[0], arguments, {**os.environ, **FLOWER, **_own(work.absolute())})
 
 
-def node_command(
-    policy: Path, superlink: str, certificates: Path | None, key: Path | None, port: int | None = None
-) -> list[str]:
-    """flower-supernode for a policy: TLS and the node's key, unless neither is given.
-
-    Every start is an instance of its own, by which a server can tell that what the last one held is gone.
-    """
-    secure = ["--root-certificates", str(certificates), "--auth-supernode-private-key", str(key)]
-    return [
-        command("flower-supernode"),
-        *(secure if certificates is not None else ["--insecure"]),
-        *("--superlink", superlink, "--host", "127.0.0.1", "--port", str(port or free_port())),
-        *("--node-config", f'policy="{policy.absolute()}" instance="{uuid.uuid4().hex}"'),
-    ]
+def _own(work: Path) -> dict[str, str]:
+    return {"FLWR_HOME": str(work / "flwr"), "JAX_COMPILATION_CACHE_DIR": str(work / "compiled")}
 
 
-def nursery_command(work: Path) -> list[str]:
-    return [sys.executable, "-m", "fedsofim.deploy.flower.nursery", str(work.absolute() / "workers" / NURSERY)]
+def node_command(policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path) -> list[str]:
+    """The loop of a node (flower/node_loop.py): TLS and the node's key, unless neither is given."""
+    files = {"--policy": policy, "--work": work}
+    files |= {} if certificates is None or key is None else {"--root-certificates": certificates, "--key": key}
+    options = [part for option, path in files.items() for part in (option, str(path.absolute()))]
+    return [sys.executable, "-m", "fedsofim.deploy.flower.node_loop", "--superlink", superlink, *options]
 
 
 def node_start(folder: Path, where: Address) -> list[str]:
@@ -75,39 +83,6 @@ def superlink_command(server: Path, where: Address) -> list[str]:
         *("--host", where.host, "--port", str(where.port), "--database", str(server / "superlink.db")),
         "--disable-runtime-dependency-installation",
     ]
-
-
-def keep_running(commands: Sequence[Callable[[], list[str]]], env: Mapping[str, str], pause: float = 5.0) -> None:
-    """Run commands side by side and start each again whenever it ends, until this process is told to stop.
-
-    A SuperNode that was killed cannot come back before the SuperLink has missed its heartbeats: it is turned away and
-    ends. So it is started again until it is let in.
-    """
-    stopping = False
-
-    def stop(number: int, frame: object) -> None:
-        nonlocal stopping
-        stopping = True
-
-    for kind in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(kind, stop)
-    children = [subprocess.Popen(make(), env=dict(env)) for make in commands]
-    due = [0.0] * len(children)  # when an ended one may start again
-    while not stopping:
-        time.sleep(0.2)
-        for i, child in enumerate(children):
-            if child.poll() is None:
-                due[i] = time.monotonic() + pause
-            elif time.monotonic() >= due[i]:
-                arguments = commands[i]()
-                print(f"{Path(arguments[0]).name} ended (code {child.returncode}); it is started again", flush=True)
-                children[i] = subprocess.Popen(arguments, env=dict(env))
-                due[i] = time.monotonic() + pause
-    for child in children:
-        child.terminate()
-    for child in children:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(timeout=10)
 
 
 # --- processes in general -----------------------------------------------------------------------------------
@@ -169,23 +144,31 @@ def listening(port: int) -> bool:
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
-def register(server: Path) -> None:
-    """Make every key in node-keys/ known to the SuperLink; those it knows already stay."""
-    env = server_environment(server)
-    for key in sorted((server / "node-keys").glob("*.pub")):
-        done = server / "node-keys" / f"{key.stem}.registered"
-        if done.exists():
-            continue
-        result = _flwr(["supernode", "register", str(key), "federation", "--format", "json"], env)
-        if not result.get("success") and "already" not in str(result).lower():
-            raise InputError(f"the SuperLink did not take the key of {key.stem}: {result.get('error-message', result)}")
-        done.touch()
+def link_of(server: Path) -> str:
+    """Where the coordinator's commands reach the SuperLink: host:port."""
+    try:
+        found = tomllib.loads((server / "flwr" / "config.toml").read_text(encoding="utf-8"))
+        return str(found["superlink"]["federation"]["address"])
+    except FileNotFoundError:
+        raise InputError(f"{server}: not a server folder; `fedsofim federation init` writes one") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise InputError(f"{server / 'flwr' / 'config.toml'}: it names no SuperLink ({error})") from error
+
+
+def link_answers(server: Path) -> bool:
+    """Is anybody there?"""
+    host, _, port = link_of(server).rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=2):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def submit(server: Path, config: Mapping[str, Any]) -> int:
     """Start a run of the app with this run-config; its number."""
     pairs = " ".join(f"{key}={_toml(value)}" for key, value in config.items())
-    result = _flwr(
+    result = flwr(
         ["run", str(APP), "federation", "--run-config", pairs, "--format", "json"], server_environment(server)
     )
     if not result.get("success"):
@@ -195,7 +178,7 @@ def submit(server: Path, config: Mapping[str, Any]) -> int:
 
 def run_status(server: Path, run: int) -> str:
     """Flower's word for how a run is doing, e.g. 'running' or 'finished:completed'."""
-    result = _flwr(["ls", "federation", "--run-id", str(run), "--format", "json"], server_environment(server))
+    result = flwr(["ls", "federation", "--run-id", str(run), "--format", "json"], server_environment(server))
     runs = result.get("runs") or [{}]
     return str(runs[0].get("status", "unknown"))
 
@@ -203,7 +186,8 @@ def run_status(server: Path, run: int) -> str:
 _PATIENCE = 600  # seconds until a command of Flower's that does not end is given up
 
 
-def _flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+def flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
+    """What a command of Flower's says, as plain data; what goes wrong is in it too."""
     asked = [command("flwr"), *arguments]
     try:
         done = subprocess.run(asked, env=dict(env), capture_output=True, text=True, timeout=_PATIENCE)

@@ -10,8 +10,11 @@ in Σ_i y_i, and only if every node was asked exactly the same thing. One node m
 round needs all.
 
 Noise: with s the std that would hide one client's sum alone and A = max a_i, the average needs std A·s; each of n
-clients draws A·s/sqrt(n). A node believes of h of the n clients (its policy's `secure_sum_min_clients`, itself among
-them) that they draw theirs and keep their secrets, so it charges itself at std A·s·sqrt(h/n). Sums of floored
+clients draws A·s/sqrt(n). A node knows P clients (its policy's peers and itself) and believes of h of them (its
+policy's `secure_sum_min_clients`, itself among them) that they draw theirs and keep their secrets; not of which. The
+server picks the n that sum, and may pick all P - h others first: at least max(1, n - (P - h)) of the n are to be
+trusted, and with that many in the place of h the node charges itself at std A·s·sqrt(h/n) (`trusted_among`). Sums of
+floored
 normals: floor(w_1) + ... + floor(w_n) has, up to exp(-2π²·2^64), the law of floor(Σw + n-1 uniforms), a
 post-processing of the Gaussian mechanism with noise Σw; so the price is the Gaussian one.
 
@@ -19,8 +22,10 @@ What may be summed: any phase in which a client releases once, with fresh noise,
 or once (a step of a preparation). Nothing above is about gradients or rounds. It takes that
 * replacing a record moves a_i·S_i by at most a_i·ratio·clip, which core/queries.py proves for every query. A second
   moment is summed as the half vector that its ratio is about; the matrix is made of it afterwards;
-* no two requests share masks or noise: the masks' label is the digest of job, phase, round and arrays, the noise comes
-  from 32 new bytes each time, and of one request only one answer is ever sent (account.py stores it first);
+* no two requests share masks or noise: the masks' label is the digest of job, phase, round and arrays, the noise is a
+  function of the job's secret and that digest, so that of one request every node has one answer for ever. (Were noise
+  fresh at each computation, a server could ask honest peers again and again and average theirs away.) The job's secret
+  lies in the ledger, so a job names every client's ledger, and a node with another one refuses it;
 * phases compose as rounds do: what a later one sums depends on earlier sums only through what was released, and maps
   each record by itself, so its mu² is added.
 A method's setup is not summed: it may release more than once, and need not be a sum over the client's size.
@@ -37,9 +42,11 @@ from typing import Any
 import numpy as np
 
 from fedsofim.deploy.noise import BITS, Bits, lattice_std
-from fedsofim.errors import InputError, Refused
+from fedsofim.deploy.sane import is_name
+from fedsofim.errors import InputError, Refused, is_whole
 
 _LABEL = b"fedsofim pairwise mask 1"
+_MOST = 10**12  # records of one client
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,15 @@ class Shares:
         """Noise multiplier that the node may claim for its own records, if `honest` clients draw their noise."""
         mine = self.factors[self.names.index(name)]
         return full * max(self.factors) / mine * math.sqrt(min(honest, len(self.names)) / len(self.names))
+
+
+def trusted_among(summing: int, known: int, trusted: int) -> int:
+    """How many of the clients in a sum are to be trusted, if `trusted` of all `known` ones are and the worst sum.
+
+    >>> trusted_among(summing=5, known=5, trusted=3), trusted_among(summing=3, known=5, trusted=3)
+    (3, 1)
+    """
+    return max(1, summing - (known - trusted))
 
 
 def new_key(path: Path) -> str:
@@ -126,9 +142,11 @@ def step_of(std: float) -> float:
 def as_peers(value: Any) -> tuple[tuple[str, int], ...]:
     """Names and sizes as terms carry them."""
     try:
-        peers = tuple((str(name), int(size)) for name, size in value)
+        peers = tuple((name, size) for name, size in value)
     except (TypeError, ValueError) as error:
         raise InputError("the job's peers make no sense; expected pairs of a name and a size") from error
+    if not all(is_name(name) and is_whole(size) and size <= _MOST for name, size in peers):
+        raise InputError("the job's peers make no sense; expected pairs of a plain name and a number of records")
     names = [name for name, _ in peers]
     if len(set(names)) != len(names) or any(size < 1 for _, size in peers):
         raise InputError("the job's peers make no sense; expected different names, each with at least one record")

@@ -1,12 +1,11 @@
 """The coordinator's side of a job, without Flower: start it, and step from one question to the next.
 
-One rule about missing clients: every round is averaged over all clients of the job or not at all. Noise, weights
-and step sizes were planned for that many; and a round that some nodes answered can be asked again for free, since a
-node returns the release it stored.
+A round is averaged over all clients of the job or not at all, unless the order says how many are enough (presence.py).
+A round that some nodes answered can be asked again for free, since a node returns the release it stored.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +20,7 @@ from fedsofim.core.plan import Plan
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.job_state import JobState, choices_of, plan_of
 from fedsofim.deploy.order import Order
+from fedsofim.deploy.presence import check_presence, fewest, noise_std_of, weights_of
 from fedsofim.deploy.steps import PREPARING, as_tables, phases_of
 from fedsofim.deploy.uploads import faults, mean
 from fedsofim.deploy.wire import Arrays, Job
@@ -38,6 +38,7 @@ def start_job(order: Order, clients: tuple[Client, ...]) -> JobState:
     """A new job at its first question. Equal seeds start from equal parameters, the simulator's too."""
     plan = plan_of(order, clients)
     _check_trust(plan)
+    check_presence(order, plan)
     init_key, _ = jax.random.split(jax.random.key(order.seed))
     params = plan.model.init(init_key, plan.shape, plan.classes)
     return JobState(
@@ -71,6 +72,7 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         trust=order.trust,
         weights=plan.weights,
         peers=tuple((c.name, c.size) for c in clients) if order.trust == "secure-sum" else (),
+        ledgers={c.name: c.ledger for c in clients} if order.trust == "secure-sum" else {},
     )
 
 
@@ -101,16 +103,18 @@ def with_params(now: JobState, params: Any) -> JobState:
 
 
 def step(now: JobState, uploads: Mapping[str, Arrays]) -> JobState:
-    """The job after averaging one upload of every client; anything less is an error."""
+    """The job after averaging one upload of every client, or of as many as are enough; anything less is an error."""
     names = [c.name for c in now.clients]
-    wrong = faults(now, uploads)
-    if wrong or set(uploads) != set(names):
-        missing = sorted(set(names) - set(uploads))
-        raise InputError(f"a round needs a sound upload of every client; missing: {missing}, wrong: {wrong}")
-    return _stepped(now, mean(now, [uploads[name] for name in names]))
+    wrong, missing = faults(now, uploads), sorted(set(names) - set(uploads))
+    if wrong or set(uploads) - set(names) or len(uploads) < fewest(now):
+        needed = "every client" if fewest(now) == len(names) else f"{fewest(now)} clients"
+        raise InputError(f"a round needs a sound upload of {needed}; missing: {missing}, wrong: {wrong}")
+    present = [name for name in names if name in uploads]
+    after = _stepped(now, mean(now, [uploads[name] for name in present], weights_of(now, present)), present)
+    return replace(after, absent={**now.absent, now.round: tuple(missing)}) if missing else after
 
 
-def _stepped(now: JobState, average: Any) -> JobState:
+def _stepped(now: JobState, average: Any, present: Sequence[str]) -> JobState:
     method = now.plan.method
     if now.phase in PREPARING:
         means = {key: np.asarray(value) for key, value in average.items()}
@@ -119,7 +123,7 @@ def _stepped(now: JobState, average: Any) -> JobState:
         assert method.setup is not None
         return replace(now, state=method.setup.server(average, now.state), phase=_next_phase(now))
     facts = now.plan.facts
-    noise_std = jnp.float32(facts.noise_std)
+    noise_std = jnp.float32(noise_std_of(now, present))
     params, state = _jitted(method, facts._replace(noise_std=0.0), noise_std, average, now.state, now.params)
     return replace(now, params=params, state=state, round=now.round + 1)
 

@@ -10,21 +10,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
-from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.phase import Phase
-from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whitened
+from fedsofim.core.preparation import Step
+from fedsofim.core.programs import STEPS
 from fedsofim.errors import InputError, Refused, is_number
 
 #: The phases in which a preparation releases something, in their order.
 PREPARING = (Phase.SCALES, Phase.MOMENTS)
 
-_KNOWN: dict[str, Any] = {k.__name__: k for k in (ColumnScales, UnitNorm, Centred, Whitened, FeatureMoments)}
+_KNOWN: dict[str, Any] = {k.__name__: k for k in STEPS}
 _MOST = 4  # a step may double the features: what is beyond would only keep a node busy
 
 
 def as_tables(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Steps as a job's terms carry them.
 
+    >>> from fedsofim.core.preparation import UnitNorm
     >>> as_tables([UnitNorm(lift=True)])
     [{'step': 'UnitNorm', 'constant': False, 'lift': True}]
     """

@@ -85,11 +85,11 @@ def _numbers(now: JobState) -> int:
 # --- the mean -----------------------------------------------------------------------------------------------
 
 
-def mean(now: JobState, uploads: Sequence[Arrays]) -> Any:
-    """The weighted mean of sound uploads, one of each client, in the order of the clients."""
+def mean(now: JobState, uploads: Sequence[Arrays], weights: np.ndarray | None = None) -> Any:
+    """The weighted mean of sound uploads, one of each client that is there, in the order of the clients."""
     if now.masked:
         return _secure_mean(now, uploads)
-    shapes, weights = upload_shapes(now.program), now.plan.client_weights
+    shapes, weights = upload_shapes(now.program), now.plan.client_weights if weights is None else weights
     leaves = [np.stack([u[f"upload{i}"] for u in uploads]) for i in range(len(jax.tree.leaves(shapes)))]
     means = [jnp.tensordot(jnp.asarray(weights, leaf.dtype), jnp.asarray(leaf), 1) for leaf in leaves]
     return jax.tree.unflatten(jax.tree.structure(shapes), means)

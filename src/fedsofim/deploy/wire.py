@@ -18,18 +18,29 @@ import jax
 import numpy as np
 
 from fedsofim import methods
+from fedsofim.core.accounting import STDS
 from fedsofim.core.audit import Inputs, Program
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.preparation import Step, width_of
-from fedsofim.core.programs import Public, input_shapes, read_programs, record_shapes, shape_after, upload_shapes
+from fedsofim.core.programs import (
+    MOST_RELEASES,
+    Public,
+    input_shapes,
+    read_programs,
+    record_shapes,
+    shape_after,
+    upload_shapes,
+)
 from fedsofim.core.records import block_shape
+from fedsofim.core.site import LARGEST_CLIP, SMALLEST_CLIP
 from fedsofim.deploy.execute import confirm_alone
+from fedsofim.deploy.sane import is_name, plain
 from fedsofim.deploy.secure_sum import as_peers
 from fedsofim.deploy.steps import check_mean_stds, steps_of
-from fedsofim.errors import InputError, Refused
+from fedsofim.errors import InputError, Refused, is_number
 from fedsofim.extensions import is_file
 
 Arrays = dict[str, np.ndarray]
@@ -59,6 +70,7 @@ class Job:
     trust: str = "local"
     weights: str = "uniform"
     peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
+    ledgers: Mapping[str, str] = field(default_factory=dict)  # and the identity of the ledger that holds its secret
 
     def text(self) -> str:
         """Canonical JSON: equal terms are equal texts."""
@@ -68,7 +80,10 @@ class Job:
     def read(text: str) -> "Job":
         """Terms as received; everything is checked, since a server may send anything."""
         try:
-            given = json.loads(text)
+            given = plain(text)
+        except InputError as error:
+            raise InputError(f"the job's terms cannot be read: {error}") from error
+        try:
             job = Job(**{**given, "shape": tuple(given["shape"]), "peers": as_peers(given["peers"])})
         except (ValueError, TypeError, KeyError) as error:
             raise InputError("the job's terms cannot be read; do server and node run the same version?") from error
@@ -80,22 +95,26 @@ def _check(job: Job) -> None:
     def whole(*values: Any) -> bool:
         return all(isinstance(v, int) and not isinstance(v, bool) and v >= 1 for v in values)
 
-    def number(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0  # also refuses NaN
+    def number(value: Any, low: float = 0.0, high: float = STDS[1]) -> bool:
+        return is_number(value) and low <= value <= high  # also refuses NaN
 
     right = (
-        isinstance(job.id, str) and 0 < len(job.id) <= 64
+        is_name(job.id)
         and isinstance(job.method, str) and isinstance(job.settings, dict)
         and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
         and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
-        and number(job.clip) and job.clip > 0 and number(job.noise_std)
+        and number(job.clip, SMALLEST_CLIP, LARGEST_CLIP) and number(job.noise_std)
         and isinstance(job.stds, dict) and set(job.stds) <= set(Phase)
         and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
         and job.trust in get_args(Trust) and job.weights in get_args(Weights)
         and (job.trust == "local" or len(job.peers) == job.clients)
+        and isinstance(job.ledgers, dict) and all(isinstance(k, str) for k in job.ledgers.values())
     )  # fmt: skip
     if not right:
-        raise InputError("the job's terms make no sense: expected whole counts, a clip above 0, and noise stds >= 0")
+        raise InputError(
+            f"the job's terms make no sense: expected a plain name, whole counts, a clip from {SMALLEST_CLIP:g} to "
+            f"{LARGEST_CLIP:g}, and noise stds of 0 to {STDS[1]:g}"
+        )
     steps = steps_of(job.preparation)
     check_mean_stds(job.mean_stds, steps)
     if job.classes * width_of(steps, math.prod(job.shape)) > 1000 * _LARGEST:
@@ -155,13 +174,16 @@ class Programs:
         return replace(self.shapes, state=(), memory=(), records=records)
 
 
-def programs_of(job: Job, size: int) -> Programs:
-    """Built from the library's own method of that name: a node believes its own code, not the server."""
-    return _programs(job.text(), size)
+def programs_of(job: Job, size: int, most: int = MOST_RELEASES) -> Programs:
+    """Built from the library's own method of that name: a node believes its own code, not the server.
+
+    Refused where a client would release more than `most` times in one round: that is found before a step is run.
+    """
+    return _programs(job.text(), size, most)
 
 
 @lru_cache(maxsize=8)
-def _programs(text: str, size: int) -> Programs:
+def _programs(text: str, size: int, most: int) -> Programs:
     job = Job.read(text)  # again: whoever made the job, only an installed method is ever made
     method, model = methods.make(job.method, job.settings), softmax_head()
     steps = steps_of(job.preparation)
@@ -176,7 +198,7 @@ def _programs(text: str, size: int) -> Programs:
     programs = Programs(
         method=method,
         model=model,
-        by_phase=read_programs(method, model, steps, public),
+        by_phase=read_programs(method, model, steps, public, most),
         shapes=input_shapes(method, model, public, steps),
         preparation=steps,
         public=public,
@@ -210,13 +232,25 @@ def outgoing(programs: Programs, phase: Phase, params: Any, state: Any, released
     return arrays
 
 
+def check_arrays(programs: Programs, phase: Phase, arrays: Arrays) -> None:
+    """Exactly the arrays that the phase needs: what else came would only be hashed, kept and never read."""
+    needed = {f"params{i}" for i in range(len(jax.tree.leaves(programs.inputs(phase).params)))}
+    needed |= {f"state{i}" for i in used_state(programs)} if phase is Phase.ROUND else set()
+    for step in programs.before(phase):
+        if step.phase is not None:
+            needed |= {f"{step.phase}_{key}" for key in upload_shapes(programs.by_phase[step.phase])}
+    if unknown := sorted(set(arrays) - needed):
+        raise InputError(f"the request brings {len(unknown)} arrays that nobody reads, such as {unknown[0][:40]!r}")
+
+
 def incoming(programs: Programs, phase: Phase, arrays: Arrays) -> tuple[Any, Any]:
     """(params, state) from a request's arrays; leaves of the state that no client reads are zeros."""
+    check_arrays(programs, phase, arrays)
     shapes = programs.inputs(phase)
-    params = [_leaf(arrays, f"params{i}", s) for i, s in enumerate(jax.tree.leaves(shapes.params))]
+    params = [_finite(arrays, f"params{i}", s) for i, s in enumerate(jax.tree.leaves(shapes.params))]
     wanted = used_state(programs) if phase is Phase.ROUND else []
     state = [
-        _leaf(arrays, f"state{i}", s) if i in wanted else np.zeros(s.shape, s.dtype)
+        _finite(arrays, f"state{i}", s) if i in wanted else np.zeros(s.shape, s.dtype)
         for i, s in enumerate(jax.tree.leaves(shapes.state))
     ]
     return jax.tree.unflatten(jax.tree.structure(shapes.params), params), jax.tree.unflatten(

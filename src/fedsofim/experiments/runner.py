@@ -28,10 +28,11 @@ from fedsofim.experiments.grid import Experiment, Point, digest, points, read_da
 from fedsofim.experiments.journal import GRID, RUNS, append, mend, only_process, read_runs, to_text
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
+from fedsofim.recipes import settings_in
 from fedsofim.simulation import sweep, training
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import all_finite
-from fedsofim.simulation.training import Given, choices_for, settings_in
+from fedsofim.simulation.training import Given, choices_for
 
 
 def run_experiment(experiment: Experiment, out: Path, folder: Path = Path()) -> int:

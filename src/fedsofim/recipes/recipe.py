@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,31 @@ class Choices:
 
 
 Recipe = Callable[[Situation], Choices]
+_PREPARES = ("columns", "records", "features")  # what a preparation is the reason for
+
+
+def settings_in(chosen: Choices, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A method's settings within a recipe: the recipe's own for the method it chose, and those given by hand."""
+    return {**(chosen.settings if method == chosen.method else {}), **settings}
+
+
+def by_hand(
+    chosen: Choices, method: str | None = None, settings: Mapping[str, Any] | None = None, **other: Any
+) -> Choices:
+    """What a recipe chose, with what was chosen by hand in its place; None is left to the recipe.
+
+    `other`: rounds, clip, weights, preparation. Reasons for what was chosen by hand are left out.
+    """
+    given = {name: value for name, value in other.items() if value is not None}
+    named = method or chosen.method
+    instead = {*given, *(_PREPARES if "preparation" in given else ()), *(("step",) if named != chosen.method else ())}
+    return replace(
+        chosen,
+        why=tuple((what, why) for what, why in chosen.why if what not in instead),
+        method=named,
+        settings=settings_in(chosen, named, settings or {}),
+        **given,
+    )
 
 
 def names() -> list[str]:

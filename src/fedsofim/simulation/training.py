@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, get_args
@@ -24,7 +24,7 @@ from fedsofim.errors import InputError, expect_whole, is_whole, one_of
 from fedsofim.files import write_text, write_whole
 from fedsofim.methods import make
 from fedsofim.progress import SILENT, Progress
-from fedsofim.recipes import Choices, Situation, choose
+from fedsofim.recipes import Choices, Situation, by_hand, choose
 from fedsofim.simulation.preparing import Prepared, prepare
 from fedsofim.simulation.simulator import Trace, check_finite, simulate
 
@@ -179,16 +179,17 @@ def planned(split: Split, budget: Any, *, recipe: str, trust: Trust, given: Give
     check_budget(budget)
     one_of("trust", trust, get_args(Trust))
     chosen = choices_for(split, budget, recipe=recipe, trust=trust, head=given.model in (None, softmax_head()))
+    run = by_hand(chosen, rounds=given.rounds, clip=given.clip, weights=given.weights, preparation=given.preparation)
     plan = plan_for(
         split,
         given.method or make(chosen.method, dict(chosen.settings), budget.epsilon),
         budget,
-        _or(given.rounds, chosen.rounds),
+        run.rounds,
         model=given.model or softmax_head(chosen.start),
-        clip=_or(given.clip, chosen.clip),
+        clip=run.clip,
         trust=trust,
-        weights=_or(given.weights, chosen.weights),
-        preparation=_or(given.preparation, chosen.preparation),
+        weights=run.weights,
+        preparation=run.preparation,
     )
     return plan, chosen
 
@@ -204,15 +205,6 @@ def choices_for(split: Split, budget: Budget, *, recipe: str, trust: Trust, head
         head=head,
     )
     return choose(recipe, situation)
-
-
-def settings_in(chosen: Choices, method: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A method's settings within a recipe: the recipe's own for the method it chose, and those given by hand."""
-    return {**(chosen.settings if method == chosen.method else {}), **settings}
-
-
-def _or(given: Any, otherwise: Any) -> Any:
-    return otherwise if given is None else given
 
 
 class Rest(TypedDict, total=False):

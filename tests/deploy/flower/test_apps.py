@@ -13,7 +13,7 @@ from nodes import SMALL, charges, make_nodes, start, write_records
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
-from fake_grid import FIRST, FakeClock, FakeGrid, numbered, told
+from fake_grid import FIRST, FakeClock, FakeGrid, delivered, numbered, told
 from fedsofim.deploy import processes
 from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS, restore
 from fedsofim.deploy.flower import messages, server_app
@@ -66,9 +66,25 @@ def test_a_misspelt_setting_of_a_run_is_an_error(tmp_path: Path, nodes: list[Pol
     assert key in json.loads((tmp_path / "job" / OUTCOME).read_text())["failed"]
 
 
+@pytest.mark.parametrize("error, said", [
+    (OSError(28, "No space left on device", "/job/checkpoint.npz"), "/job/checkpoint.npz: the job could not be kept"),
+    (ZeroDivisionError("x"), "an error in the server's process (ZeroDivisionError: x)"),
+])  # fmt: skip
+def test_whatever_ends_a_job_is_written_where_the_coordinator_looks(
+    tmp_path: Path, nodes: list[Policy], monkeypatch, error: Exception, said: str
+):
+    def full(*a: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("fedsofim.deploy.flower.strategy.save", full)
+    with pytest.raises((SystemExit, ZeroDivisionError)):
+        server_app.run(FakeGrid(numbered(nodes)), config(tmp_path / "job"), FakeClock())
+    assert said in json.loads((tmp_path / "job" / OUTCOME).read_text())["failed"]
+
+
 def test_a_client_app_introduces_itself(nodes: list[Policy]):
     reply = told(nodes[1].data.parent / "policy.toml", query_message("hello", 1))
-    assert set(reply.facts) == {"node", "size", "shape", "classes", "version", "instance"}
+    assert set(reply.facts) == {"node", "size", "shape", "classes", "ledger", "version", "instance"}
     assert (reply.facts["node"], reply.facts["size"], reply.facts["instance"]) == ("n1", 20, FIRST)
 
 
@@ -168,6 +184,14 @@ def test_a_senseless_request_is_refused(nodes: list[Policy], facts: dict[str, An
     reply = told(nodes[0].data.parent / "policy.toml", question)
     assert "refused" in reply.facts
     assert charges(nodes[0]) == 0
+
+
+@pytest.mark.parametrize(
+    "facts", [{"node": "n0\x1b[2J"}, {"node": "n0", "size": float("nan")}, {"node": ["x"] * 60_000}]
+)
+def test_a_server_takes_no_strange_words_from_a_node(nodes: list[Policy], facts: dict[str, Any]):
+    reply = messages.opened(messages.reply_message(facts, {}, delivered(query_message("hello", 1))))
+    assert reply.error and reply.facts == {}
 
 
 def test_a_request_arrives_as_it_was_sent(nodes: list[Policy]):

@@ -4,13 +4,13 @@ Without noise a deployed job must end where the simulator ends, whatever was kil
 behind most of this file. It is one test in four parts, because they share one federation.
 """
 
+import contextlib
 import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,12 +31,12 @@ from fedsofim.deploy.account import Account
 from fedsofim.deploy.address import Address
 from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS, restore
 from fedsofim.deploy.handout import Terms, hand_out, policy_text
+from fedsofim.deploy.policy import read_policy
+from fedsofim.deploy.registration import register
 
 NAMES = ["node-1", "node-2", "node-3"]
 REHEARSAL = Terms(epsilon=WITHOUT, smallest_multiplier=0, methods=("fedsofim", "scaffold", "fedgd"))
 LIMIT = 500.0  # seconds for anything to happen; less than a job waits for an answer that was lost
-_HEARTBEAT = 15  # seconds; Flower's 30 would only make the test longer. A node counts as away after two of them
-_QUICKER = f"import flwr.common.constant as c\nc.HEARTBEAT_DEFAULT_INTERVAL = {_HEARTBEAT}\n"
 
 
 @dataclass
@@ -63,21 +63,24 @@ class Deployed:
         processes.wait_for(lambda: processes.listening(self.where.port), LIMIT, "the SuperLink's start")
 
     def start_node(self, name: str) -> None:
-        node, quicker = self.node(name), self.folder / "quicker"
-        quicker.mkdir(exist_ok=True)
-        (quicker / "sitecustomize.py").write_text(_QUICKER)  # Python reads it at its start
-        environment = {**os.environ, "PYTHONPATH": str(quicker)}
-        self.running[name] = processes.start(processes.node_start(node, self.where), environment, node / "node.log")
+        node = self.node(name)
+        self.running[name] = processes.start(processes.node_start(node, self.where), os.environ, node / "node.log")
 
     def kill(self, name: str) -> None:
-        """kill -9, children included: nothing gets a chance to tidy up."""
+        """kill -9 of the process that an operator started: nothing gets a chance to tidy up."""
         process = self.running.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
 
-    def policies(self, terms: Terms) -> None:
+    def policies(self, terms: Terms, ledger: str) -> None:
+        """Other policies, with ledgers of their own: as if for other records."""
         for name in NAMES:
-            (self.node(name) / "policy.toml").write_text(policy_text(name, terms))
+            path = self.node(name) / "policy.toml"
+            path.write_text(policy_text(name, terms).replace("ledger.db", ledger))
+            read_policy(path).account.create()
+
+    def ledger(self, name: str) -> Path:
+        return read_policy(self.node(name) / "policy.toml").ledger
 
     def order(self, **config: Any) -> Path:
         """Submit a new job; its folder."""
@@ -98,7 +101,7 @@ class Deployed:
         processes.wait_for(lambda: _facts(job / PROGRESS).get("round", 0) >= done, LIMIT, f"round {done}")
 
     def releases(self, name: str, job: str) -> int:
-        account = Account(self.node(name) / "ledger.db")
+        account = Account(self.ledger(name))
         return sum(line.releases for of, line in account.entries() if of == job)
 
 
@@ -115,10 +118,11 @@ def deployed(tmp_path: Path) -> Iterator[Deployed]:
     for name, part in zip(NAMES, split.parts, strict=True):
         records = {"x": split.dataset.x_train[part], "y": split.dataset.y_train[part]}
         save_npz(folder / "nodes" / name / "records.npz", records)
+        read_policy(folder / "nodes" / name / "policy.toml").account.create()
     found = Deployed(folder, where, split)
     try:
         found.start_link()
-        processes.register(found.server)
+        register(found.server)
         for name in NAMES:
             found.start_node(name)
         yield found
@@ -147,6 +151,12 @@ def _command(pid: int) -> list[bytes]:
     return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
+def _is_node(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return any(part.startswith(b"fedsofim.deploy.flower.") for part in _command(pid))
+    return False
+
+
 def _simulated(deployed: Deployed, method: str, rounds: int, **settings: str) -> Any:
     return fs.train(deployed.split, fs.make(method, settings), fs.NO_PRIVACY, rounds=rounds, recipe="paper").params
 
@@ -160,19 +170,22 @@ def _agree(job: Path, expected: Any) -> None:
 
 
 def a_job_ends_where_the_simulator_ends(deployed: Deployed) -> None:
-    job = deployed.order(method="fedsofim", epsilon=WITHOUT, rounds=2)
+    job = deployed.order(recipe="paper", method="fedsofim", epsilon=WITHOUT, rounds=2)
     assert deployed.outcome(job) == {"finished": 2}
     _agree(job, _simulated(deployed, "fedsofim", 2))
 
 
 def kills_lose_nothing(deployed: Deployed) -> None:
     """A node, the server process and the SuperLink are killed in turn; client memory and ledgers survive it."""
-    job = deployed.order(method="scaffold", settings="local_steps=2", epsilon=WITHOUT, rounds=4, attempts=4)
+    job = deployed.order(
+        recipe="paper", method="scaffold", settings="local_steps=2", epsilon=WITHOUT, rounds=4, attempts=4
+    )
     deployed.wait_round(job, 1)
     _wait_until_asked(deployed, "node-2", job, round=1)
     deployed.kill("node-2")  # charged, perhaps not yet answered
+    about = lambda: [p for p in _processes_about(deployed.node("node-2")) if _is_node(p)]  # noqa: E731
+    processes.wait_for(lambda: not about(), LIMIT, "the end of the killed node's worker")
     deployed.start_node("node-2")
-    _look_away_while_a_node_is_away(deployed)
     deployed.wait_round(job, 2)
 
     os.kill(_server_process(deployed), signal.SIGKILL)
@@ -192,7 +205,7 @@ def kills_lose_nothing(deployed: Deployed) -> None:
     number = restore(job / CHECKPOINT).job.id
     for name in NAMES:
         assert deployed.releases(name, number) >= 4 * 2, "a ledger is short"
-    ledgers = [deployed.node(name) / "ledger.db" for name in NAMES]
+    ledgers = [deployed.ledger(name) for name in NAMES]
     assert certificate.verify(certificate.read(job / "certificate.json"), ledgers) == []
 
 
@@ -201,32 +214,11 @@ def _wait_until_asked(deployed: Deployed, name: str, job: Path, round: int) -> N
     number = restore(job / CHECKPOINT).job.id
 
     def asked() -> bool:
-        with sqlite3.connect(f"file:{deployed.node(name) / 'ledger.db'}?mode=ro", uri=True) as db:
+        with sqlite3.connect(f"file:{deployed.ledger(name)}?mode=ro", uri=True) as db:
             query = "SELECT COUNT(*) FROM asks WHERE job=? AND round=?"
             return db.execute(query, (number, round)).fetchone()[0] > 0
 
     processes.wait_for(asked, LIMIT, f"{name}'s charge for round {round + 1}")
-
-
-def _look_away_while_a_node_is_away(deployed: Deployed) -> None:
-    """The server does not see that a node was away, so Flower never tells it that the node's request is lost.
-
-    On a machine so slow that a server this long asleep would be given up, it looks after all: that goes well too.
-    """
-
-    def seconds_left() -> float:
-        """For which the node that was heard of longest ago still counts as here."""
-        with sqlite3.connect(f"file:{deployed.server / 'superlink.db'}?mode=ro", uri=True) as db:
-            return db.execute("SELECT MIN(online_until) FROM node").fetchone()[0] - time.time()
-
-    processes.wait_for(lambda: seconds_left() < 3, LIMIT, "the end of patience with a node")
-    server, asleep = _server_process(deployed), time.monotonic()
-    os.kill(server, signal.SIGSTOP)
-    try:
-        back = lambda: seconds_left() > 3 or time.monotonic() > asleep + 30  # noqa: E731
-        processes.wait_for(back, LIMIT, "the node's return")
-    finally:
-        os.kill(server, signal.SIGCONT)
 
 
 def _server_process(deployed: Deployed) -> int:
@@ -242,45 +234,45 @@ def every_node_refuses_what_its_policy_does_not_allow(deployed: Deployed) -> Non
 
     The first is asked for straight away, as a malicious server would; the others as ours does, asking first.
     """
-    for name in NAMES:  # other records' budget: these ledgers hold rehearsals without noise
-        (deployed.node(name) / "ledger.db").unlink()
-    deployed.policies(Terms(epsilon=2.0, smallest_multiplier=1.0, largest_clip=10.0, methods=("fedsofim",)))
+    terms = Terms(epsilon=2.0, smallest_multiplier=1.0, largest_clip=10.0, methods=("fedsofim",))
+    deployed.policies(terms, "private.db")
 
-    job = deployed.order(method="fedsofim", epsilon=2.0, rounds=2)
+    job = deployed.order(recipe="paper", method="fedsofim", epsilon=2.0, rounds=2)
     assert deployed.outcome(job) == {"finished": 2}
-    before = {name: Account(deployed.node(name) / "ledger.db").last() for name in NAMES}
+    before = {name: Account(deployed.ledger(name)).last() for name in NAMES}
 
     for config, reason in (
         ({"epsilon": 2.0, "rounds": 2, "method": "fedsofim", "ask-first": False}, "above the cap of 2"),
         ({"epsilon": 100.0, "rounds": 2, "method": "fedsofim"}, "the smallest allowed here is 1"),
         ({"epsilon": 2.0, "rounds": 2, "clip": 11.0, "method": "fedsofim"}, "the largest allowed here is 10"),
     ):
-        failed = deployed.outcome(deployed.order(**config))["failed"]
+        failed = deployed.outcome(deployed.order(recipe="paper", **config))["failed"]
         assert all(f"{name}: refused" in failed for name in NAMES), failed
         assert failed.count(reason) == 3, failed
-    assert before == {name: Account(deployed.node(name) / "ledger.db").last() for name in NAMES}
+    assert before == {name: Account(deployed.ledger(name)).last() for name in NAMES}
 
 
 _ROGUE = """
-import numpy as np
-from fedsofim.deploy.flower import client_app
-from fedsofim.deploy.flower import pinned
-honest = client_app.answer
-client_app.answer = lambda *a: {k: np.full_like(v, np.nan) for k, v in honest(*a).items()}
-pinned.worker()
+import sys
+if "fedsofim.deploy.flower.worker" in " ".join(sys.orig_argv):
+    import numpy as np
+    from fedsofim.deploy.flower import client_app
+    honest = client_app.answer
+    client_app.answer = lambda *a: {k: np.full_like(v, np.nan) for k, v in honest(*a).items()}
 """
 
 
 def a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
-    for name in NAMES:
-        (deployed.node(name) / "ledger.db").unlink()
-    deployed.policies(REHEARSAL)
-    rogue = deployed.folder / "rogue.py"
-    rogue.write_text(_ROGUE)
-    worker = deployed.node("node-3") / "state" / "workers" / "flwr-clientapp"  # its operator turned malicious
-    worker.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{rogue}" "$@"\n')
+    deployed.policies(REHEARSAL, "rehearsal.db")
+    rogue = deployed.folder / "rogue"
+    rogue.mkdir()
+    (rogue / "sitecustomize.py").write_text(_ROGUE)  # Python reads it at its start: its operator turned malicious
+    deployed.kill("node-3")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(rogue), os.environ.get("PYTHONPATH", "")]))
+        deployed.start_node("node-3")
 
-    job = deployed.order(method="fedgd", epsilon=WITHOUT, rounds=1, attempts=1, **{"ask-first": False})
+    job = deployed.order(recipe="paper", method="fedgd", epsilon=WITHOUT, rounds=1, attempts=1, **{"ask-first": False})
     failed = deployed.outcome(job)["failed"]
     assert "node-3: its upload0 holds NaN" in failed
     assert "node-1" not in failed and "node-2" not in failed

@@ -35,7 +35,7 @@ def test_too_few_nodes(tmp_path: Path, nodes: list[Policy]):
 
 def test_too_many_nodes(tmp_path: Path, nodes: list[Policy]):
     with pytest.raises(InputError, match="3 nodes are here"):
-        strategy(tmp_path, Order(method="fedgd", clients=2)).start(FakeGrid(numbered(nodes)))
+        strategy(tmp_path, Order(recipe="paper", method="fedgd", clients=2)).start(FakeGrid(numbered(nodes)))
 
 
 def test_two_nodes_of_one_name(tmp_path: Path, nodes: list[Policy]):
@@ -74,7 +74,7 @@ def test_resuming_after_a_failure_goes_on_bit_by_bit(tmp_path: Path, nodes: list
     before = {k: dict(v) for k, v in grid.uploads.items()}
     down = False
     grid.nodes = {200 + i: policy for i, policy in enumerate(reversed(nodes))}  # other numbers after a restart
-    result = strategy(tmp_path, Order(method="fedgd", rounds=9), resume=True).start(grid)
+    result = strategy(tmp_path, Order(recipe="paper", method="fedgd", rounds=9), resume=True).start(grid)
     assert same_bits(grid.uploads["round", 1], before["round", 1])  # every node kept its release
     assert same_bits(theta(result), replayed(ORDER, nodes, grid))
     for policy in nodes:
@@ -113,7 +113,9 @@ def test_a_node_that_does_not_state_its_account_is_left_out(tmp_path: Path, node
     def tamper(node: int, question: Message, reply: Message) -> Message | None:
         return None if node == 101 and what_of(question) == "account" else reply
 
-    strategy(tmp_path, Order(method="fedgd", rounds=1), timeout=60.0).start(FakeGrid(numbered(nodes), tamper))
+    strategy(tmp_path, Order(recipe="paper", method="fedgd", rounds=1), timeout=60.0).start(
+        FakeGrid(numbered(nodes), tamper)
+    )
     assert set(certificate.read(tmp_path / "job" / "certificate.json")["clients"]) == {"n0", "n2"}
 
 
@@ -122,7 +124,9 @@ def test_every_answer_that_came_in_time_counts(tmp_path: Path, nodes: list[Polic
     """Patience that ends while the last node answers is no reason to turn all of them away."""
     ticks = itertools.count(0, 10)
     clock: Any = SimpleNamespace(monotonic=lambda: next(ticks), sleep=int)
-    strategy(tmp_path, Order(method="fedgd", rounds=1), clock=clock, patience=25.0).start(FakeGrid(numbered(nodes)))
+    strategy(tmp_path, Order(recipe="paper", method="fedgd", rounds=1), clock=clock, patience=25.0).start(
+        FakeGrid(numbered(nodes))
+    )
 
 
 @pytest.mark.slow
@@ -132,5 +136,5 @@ def test_a_node_that_states_nonsense_does_not_spoil_the_certificate(tmp_path: Pa
             return answered(question, reply, facts={"node": "n1", "ledger": "mine"})
         return reply
 
-    strategy(tmp_path, Order(method="fedgd", rounds=1)).start(FakeGrid(numbered(nodes), tamper))
+    strategy(tmp_path, Order(recipe="paper", method="fedgd", rounds=1)).start(FakeGrid(numbered(nodes), tamper))
     assert {"n0", "n2"} <= set(certificate.read(tmp_path / "job" / "certificate.json")["clients"])

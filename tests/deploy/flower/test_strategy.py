@@ -54,7 +54,7 @@ def test_trains_and_certifies(tmp_path: Path, nodes: list[Policy]):
 @pytest.mark.slow
 def test_a_method_with_one_shot_releases_and_memory(tmp_path: Path):
     nodes = make_nodes(tmp_path / "nodes", **REHEARSAL)
-    order = Order(method="scaffold", epsilon=WITHOUT, rounds=2, standardize=0.1)
+    order = Order(recipe="paper", method="scaffold", epsilon=WITHOUT, rounds=2, standardize=0.1)
     grid = FakeGrid(numbered(nodes))
     result = strategy(tmp_path, order).start(grid)
     assert same_bits(theta(result), replayed(order, nodes, grid))

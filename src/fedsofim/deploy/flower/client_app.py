@@ -6,6 +6,7 @@ cannot name another. A SuperNode runs code that the server sends: only under `fe
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message
@@ -33,11 +34,12 @@ def make_client_app() -> ClientApp:
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
+        key = str(context.node_config.get("key", ""))
         instance = {"instance": str(context.node_config.get("instance", ""))}  # of the SuperNode: new with every start
         questions: dict[str, Callable[[Policy], dict[str, Any]]] = {
             "hello": lambda policy: hello(policy) | instance,
             "holding": lambda policy: _holding(policy, digest_of(message)) | instance,
-            "account": statement,
+            "account": lambda policy: statement(policy, Path(key) if key else None),
             "consider": lambda policy: consider(policy, job_of(message)),
         }
         return _guarded(message, context, lambda policy: (questions[what_of(message)](policy), {}))
@@ -47,7 +49,7 @@ def make_client_app() -> ClientApp:
 
 def _holding(policy: Policy, digest: str) -> dict[str, Any]:
     """How the node stands to the request that is asked about; of questions that cost nothing it keeps nothing."""
-    return {"holding": holding_of(policy.ledger, digest) if digest else Holding.NOTHING}
+    return {"holding": holding_of(policy.account, digest) if digest else Holding.NOTHING}
 
 
 def _guarded(message: Message, context: Context, act: Callable[[Policy], tuple[dict[str, Any], Arrays]]) -> Message:

@@ -1,5 +1,6 @@
 """Who is here: the connected nodes' introductions, and a job's clients found again among them."""
 
+from collections.abc import Callable
 from typing import Any
 
 from fedsofim.deploy.clients import Client, check_names, client_of
@@ -11,8 +12,14 @@ from fedsofim.errors import InputError
 _PAUSE = 1.0  # seconds before looking for more nodes
 
 
-def introductions(post: Post, wanted: int, conduct: Conduct) -> dict[int, dict[str, Any]]:
-    """Every connected node's hello, once as many as wanted have said it, or when patience ends."""
+Tell = Callable[[str], None]
+
+
+def introductions(post: Post, wanted: int, conduct: Conduct, tell: Tell = lambda text: None) -> dict[int, Any]:
+    """Every connected node's hello, once as many as wanted have said it, or when patience ends.
+
+    `tell` hears who is here and how many are waited for.
+    """
     known: dict[int, dict[str, Any]] = {}
     end = post.clock.monotonic() + conduct.patience
     while True:
@@ -23,24 +30,31 @@ def introductions(post: Post, wanted: int, conduct: Conduct) -> dict[int, dict[s
                 raise InputError(f"{reply.facts.get('node')} does not take part: {reply.facts['refused']}")
             if not reply.error and isinstance(reply.facts.get("node"), str):
                 known[number] = reply.facts
+        names = sorted(h["node"] for h in known.values())
         if len(known) >= wanted:
             return known
+        tell(f"waiting for nodes: {len(known)} of {wanted} are here ({', '.join(names) or 'none'}); start the others")
         if post.clock.monotonic() > end:
-            names = sorted(h["node"] for h in known.values())
             raise InputError(
                 f"{len(known)} nodes answered in {conduct.patience:g} s ({names}); the job is for {wanted}"
             )
         post.clock.sleep(_PAUSE)
 
 
-def meet_again(post: Post, clients: tuple[Client, ...], conduct: Conduct) -> dict[str, int]:
-    """Flower's number of each client, after a restart of theirs or ours; they must be who they were."""
-    hellos = introductions(post, len(clients), conduct)
+def meet_again(
+    post: Post, clients: tuple[Client, ...], conduct: Conduct, enough: int, tell: Tell = lambda text: None
+) -> dict[str, int]:
+    """Flower's number of each client, after a restart of theirs or ours; they must be who they were.
+
+    All of them, unless fewer are `enough`.
+    """
+    hellos = introductions(post, enough, conduct, tell)
     check_names([h["node"] for h in hellos.values()])
     numbers = {h["node"]: number for number, h in hellos.items()}
     for client in clients:
-        if client.name not in numbers:
+        if client.name not in numbers and enough == len(clients):
             raise InputError(f"the job's client {client.name} is not connected; start its node and resume")
-        if client != client_of(hellos[numbers[client.name]]):
-            raise InputError(f"{client.name} has other records than when the job began; start a new job")
-    return {client.name: numbers[client.name] for client in clients}
+        if client.name in numbers and client != client_of(hellos[numbers[client.name]]):
+            raise InputError(f"{client.name} has other records or another ledger than when the job began; "
+                             "start a new job")  # fmt: skip
+    return {client.name: numbers[client.name] for client in clients if client.name in numbers}

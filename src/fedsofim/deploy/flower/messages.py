@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
 from fedsofim.core.phase import Phase
+from fedsofim.deploy.sane import check_plain
 from fedsofim.deploy.wire import Arrays, Job, Request
 from fedsofim.errors import InputError
 
@@ -87,7 +88,9 @@ def opened(message: Message) -> Reply:
     if message.has_error():
         return Reply({}, {}, message.error.reason or f"Flower's error {message.error.code}")
     try:
-        return Reply(*_opened(message.content))
+        facts, arrays = _opened(message.content)
+        check_plain(facts)  # it goes into logs, files and onto screens
+        return Reply(facts, arrays)
     except InputError as error:
         return Reply({}, {}, str(error))
 
@@ -101,7 +104,7 @@ def _opened(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
     try:
         facts = json.loads(str(content.config_records["facts"]["json"]))
         arrays = {str(name): array.numpy() for name, array in content.array_records["arrays"].items()}
-    except (KeyError, ValueError, TypeError, OSError) as error:
+    except (KeyError, ValueError, TypeError, OSError, RecursionError) as error:
         raise InputError("the message is not one of fedsofim's") from error
     if not isinstance(facts, dict):
         raise InputError("the message is not one of fedsofim's")

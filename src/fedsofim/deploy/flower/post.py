@@ -8,8 +8,8 @@ answers that only when it has done with the question, or has lost it.
 * A live process works on it: wait.
 * It was answered, and the answer is stored: ask again, which is free.
 * Neither, and it costs nothing: ask again.
-* Neither, and the node is another instance than the one that was asked: it is gone. Asking again may be charged again,
-  so that is for the caller to decide.
+* Neither, and the node is another instance than the one that was asked: it is gone. How often to ask again is for the
+  caller to decide.
 * Neither, and it is the same instance: wait; if its worker died, the SuperNode reports it.
 """
 
@@ -29,6 +29,7 @@ from fedsofim.deploy.holding import Holding
 _LOG = getLogger("flwr")
 _POLL = 0.1  # seconds between looks for answers
 _LATE = 10.0  # seconds after which a node that has not answered is asked whether it still holds the question
+_MOMENT = 5.0  # seconds that those who are late have when enough have answered
 _FORGET = 300.0  # seconds after which that question counts as lost itself, and is asked again
 LOST = "the node lost the request: it was killed at work, and has started again"
 
@@ -49,17 +50,24 @@ class Post:
     clock: Clock = time
     instances: dict[int, str] = field(default_factory=dict)
 
-    def exchange(self, messages: Sequence[Message], timeout: float) -> dict[int, Reply]:
-        """One reply to each message, or why there is none; by the node that was asked, each of them once."""
+    def exchange(self, messages: Sequence[Message], timeout: float, enough: int | None = None) -> dict[int, Reply]:
+        """One reply to each message, or why there is none; by the node that was asked, each of them once.
+
+        Where fewer than all are `enough`, the others are waited for as long again as these took, and a moment more.
+        """
         asked = {m.metadata.dst_node_id: m for m in messages}
         replies = {node: Reply({}, {}, "no answer came") for node in asked}
         waiting, probes, asked_at = self._push(messages), dict[str, int](), self.clock.monotonic()
         instances, end, look = dict(self.instances), self._in(timeout), self._in(_LATE)
+        began, answers = self.clock.monotonic(), 0
         while waiting and self.clock.monotonic() < end:
             came = self._pull([*waiting, *probes])
             for number in came.keys() & waiting.keys():
                 node = waiting.pop(number)
                 replies[node] = self._met(node, came[number])
+                answers += not replies[node].error
+                if answers == enough:
+                    end = min(end, self._in(self.clock.monotonic() - began + _MOMENT))
             for number in came.keys() & probes.keys():
                 node = probes.pop(number)
                 verdict = _verdict(asked[node], self._met(node, came[number]), instances.get(node))

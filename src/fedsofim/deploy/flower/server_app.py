@@ -59,6 +59,13 @@ def run(grid: Grid, config: Mapping[str, Any], clock: Clock = time) -> None:
     except InputError as error:
         _outcome(folder, {"failed": str(error)})
         raise SystemExit(1) from error
+    except OSError as error:
+        what = f"{error.filename or folder}: the job could not be kept ({error.strerror or error})"
+        _outcome(folder, {"failed": what})
+        raise SystemExit(1) from error
+    except Exception as error:
+        _outcome(folder, {"failed": f"an error in the server's process ({type(error).__name__}: {str(error)[:200]})"})
+        raise
     _outcome(folder, {"finished": strategy.now.job.rounds})
 
 

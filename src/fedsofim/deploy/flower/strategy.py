@@ -35,6 +35,7 @@ from fedsofim.deploy.flower.messages import Reply, ask_message, opened, query_me
 from fedsofim.deploy.flower.post import Clock, Post
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import Conduct, Order
+from fedsofim.deploy.presence import fewest
 from fedsofim.deploy.server import start_job, step, with_params
 from fedsofim.deploy.uploads import faults
 from fedsofim.deploy.wire import Arrays, Job
@@ -95,11 +96,11 @@ class MethodStrategy(Strategy):
         if self.conduct.resume:
             self.job_state = restore(path)
             self.order = self.job_state.order
-            self.nodes = meet_again(post, self.now.clients, self.conduct)
+            self.nodes = meet_again(post, self.now.clients, self.conduct, fewest(self.now), self._waiting)
             return
         if path.exists():
             raise InputError(f"{path}: a job is here already; resume it, or choose another folder")
-        hellos = introductions(post, self.order.clients, self.conduct)
+        hellos = introductions(post, self.order.clients, self.conduct, self._waiting)
         self.job_state = start_job(self.order, clients_of(list(hellos.values()), self.order.clients))
         self.nodes = {h["node"]: number for number, h in hellos.items()}
         if initial is not None:
@@ -123,18 +124,33 @@ class MethodStrategy(Strategy):
         trouble: dict[str, str] = {}
         for attempt in range(self.conduct.attempts):
             if attempt:
-                self.nodes = meet_again(post, self.now.clients, self.conduct)
-            request = self.now.request()
-            missing = {self.nodes[c.name]: c.name for c in self.now.clients if c.name not in sound}
-            replies = post.exchange([ask_message(request, number) for number in missing], self.conduct.timeout)
+                self.nodes = meet_again(post, self.now.clients, self.conduct, fewest(self.now))
+            request, here = self.now.request(), self._here(post)
+            missing = {self.nodes[c.name]: c.name for c in self.now.clients if c.name not in sound and c.name in here}
+            enough = fewest(self.now) - len(sound) if fewest(self.now) < len(self.now.clients) else None
+            messages = [ask_message(request, number) for number in missing]
+            replies = post.exchange(messages, self.conduct.timeout, enough)
             sound, trouble = self._sorted(sound, {missing[n]: reply for n, reply in replies.items()})
-            if not trouble:
+            trouble |= {c.name: "it is not connected" for c in self.now.clients if c.name not in here | set(sound)}
+            if len(sound) >= fewest(self.now):
+                for name, why in sorted(trouble.items()):
+                    _LOG.log(WARNING, "fedsofim: round %d goes on without %s: %s", self.now.round + 1, name, why)
                 return sound
             for name, why in trouble.items():
                 _LOG.log(WARNING, "fedsofim: %s rejected: %s", name, why)
             if any(why.startswith("refused") for why in trouble.values()):
                 break  # a policy does not change its mind
         raise self._failure(trouble)
+
+    def _here(self, post: Post) -> set[str]:
+        """Which clients can be asked. Where all are needed, all are asked: one that is away may be back in time."""
+        if fewest(self.now) == len(self.now.clients):
+            return {c.name for c in self.now.clients}
+        connected = set(post.grid.get_node_ids())
+        missing = any(c.name not in self.nodes or self.nodes[c.name] not in connected for c in self.now.clients)
+        if missing and connected - set(self.nodes.values()):  # somebody is back under another number
+            self.nodes |= meet_again(post, self.now.clients, self.conduct, fewest(self.now))
+        return {name for name, number in self.nodes.items() if number in connected}
 
     def _sorted(self, sound: dict[str, Arrays], replies: dict[str, Reply]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Replies parted into sound uploads and, by node, what is wrong with the rest."""
@@ -153,6 +169,7 @@ class MethodStrategy(Strategy):
 
     def _failure(self, trouble: dict[str, str]) -> RoundFailed:
         names = "; ".join(f"{name}: {why}" for name, why in sorted(trouble.items()))
+        names = names or "too few clients answered"
         return RoundFailed(f"round {self.now.round + 1} failed, nothing was averaged, the checkpoint stands ({names})")
 
     def _step(self, uploads: dict[str, Arrays]) -> None:
@@ -163,9 +180,10 @@ class MethodStrategy(Strategy):
         replies = post.exchange([query_message("account", n) for n in self.nodes.values()], self.conduct.timeout)
         accounts = {name: replies[number].facts for name, number in self.nodes.items()}
         statements = {name: facts for name, facts in accounts.items() if certificate.sound(facts)}
-        for name in set(accounts) - set(statements):
+        for name in {c.name for c in self.now.clients} - set(statements):
             _LOG.log(WARNING, "fedsofim: %s did not state its account; the certificate is without it", name)
-        certificate.write(certificate.document_of(self.now.job.id, statements), self.folder)
+        document = certificate.document_of(self.now.job.id, statements, self.now.absent)
+        certificate.write(document, self.folder)
 
     # --- Flower's own interface ---
 
@@ -232,6 +250,11 @@ class MethodStrategy(Strategy):
             text = ", ".join(f"{k} {v}" for k, v in metrics.items())
         _LOG.log(INFO, "fedsofim: round %d/%d done %s", done, self.now.job.rounds, text)
         self._note(text)
+
+    def _waiting(self, text: str) -> None:
+        """What the job waits for, for whoever follows it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.folder / PROGRESS, json.dumps({"waiting": text}))
 
     def _note(self, text: str) -> None:
         """How far the job is and what it does, for whoever follows it."""

@@ -1,0 +1,229 @@
+"""`fedsofim node`, when policy and data have been checked: fetch a message, have it answered, send the answer.
+
+Flower's SuperNode sleeps 3 s whenever it finds no message, looks for its answer every 0.5 s and starts three processes;
+and it fetches and runs code that the server sends. This does none of that: it looks for messages every tenth of a
+second while a job runs, and has them answered by one process of this installation (worker.py), which is kept while
+messages come. One message is worked on at a time, in the order they came, which post.py relies on.
+
+Every wait has an end: a worker that does not answer in the time that the policy gives it is ended, a SuperLink that is
+away is tried again and said so. Killed, it takes its worker with it; started again, it takes its own place at once.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Error
+from flwr.app.message import Message
+from flwr.common.constant import ErrorCode
+from flwr.common.serde import message_from_proto
+
+from fedsofim.deploy.flower.fleet import HEARTBEAT, Answer, Fleet, Gone, Letter, Unreachable
+from fedsofim.deploy.flower.worker import get, packed, put
+from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.errors import InputError
+from fedsofim.files import write_text
+
+_QUICK, _IDLE = 0.1, 1.0  # seconds between looks for a message, while a job runs and otherwise
+_LATELY = 60.0  # seconds after a message in which the next one is expected; then the worker is let go
+_AGAIN = 1.0  # seconds before a SuperLink that is away is tried again
+
+
+class Worker:
+    """The process that answers, started when it is needed."""
+
+    def __init__(self, config: dict[str, str]) -> None:
+        self.config = config
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def ask(self, letter: Letter, node: int, seconds: float, meanwhile: Callable[[], None]) -> Answer:
+        """The answer to a letter; ChildProcessError if there is none in time."""
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        end = time.monotonic() + seconds
+        try:
+            put(process.stdin, {"top": letter.top, "node": node}, letter.contents)
+            while not select.select([process.stdout], [], [], _QUICK)[0]:
+                meanwhile()
+                if time.monotonic() > end:
+                    raise ChildProcessError(f"it took more than {seconds:g} s, the most that this node's policy allows")
+            found = get(process.stdout)
+        except (OSError, ValueError) as error:
+            self.stop()
+            raise ChildProcessError(str(error)) from error
+        if found is None:
+            self.stop()
+            raise ChildProcessError("the process that worked on it was ended")
+        head, tree = found[1].pop("head"), found[1].pop("tree")
+        return Answer(head, tree, found[1])
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self.process is None or self.process.poll() is not None:
+            command = [sys.executable, "-m", "fedsofim.deploy.flower.worker", json.dumps(self.config), str(os.getpid())]
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        return self.process
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+            self.process = None
+
+
+class NodeLoop:
+    """One node's connection and worker, and what it told its operator last."""
+
+    def __init__(self, fleet: Fleet, policy: Path, work: Path, where: str, key: Path | None = None) -> None:
+        self.fleet, self.policy, self.work, self.where = fleet, policy, work, where
+        self.worker = Worker({"policy": str(policy), "instance": uuid.uuid4().hex, "key": str(key or "")})
+        self.stopping = False
+        self.trouble = ""
+        self.beaten = 0.0
+        self.asked = time.monotonic()
+
+    def run(self) -> None:
+        """Until told to stop."""
+        while not self.stopping:
+            try:
+                if self.fleet.node is None:
+                    self._enter()
+                self._beat()
+                self._turn()
+            except (Unreachable, Gone) as error:
+                self._tell(f"the SuperLink at {self.where} cannot be reached ({error}); trying again")
+                self._pause(_AGAIN)
+        self.worker.stop()
+        with contextlib.suppress(Unreachable, Gone):
+            self.fleet.leave()
+
+    def _enter(self) -> None:
+        place = self.work / "node.json"
+        number = self.fleet.enter(_last(place, self.fleet.public_key))
+        write_text(place, json.dumps({"node": number, "key": self.fleet.public_key.hex()}))
+        self.beaten = time.monotonic()
+        self._tell(f"connected to {self.where}")
+
+    def _beat(self) -> None:
+        if time.monotonic() > self.beaten + HEARTBEAT / 2:
+            self.beaten = time.monotonic()
+            if not self.fleet.beat():
+                self.fleet.node = None
+                raise Gone("it does not count this node among its own")
+
+    def _meanwhile(self) -> None:
+        """While a worker works: a SuperLink that is away now may be back when there is an answer."""
+        with contextlib.suppress(Unreachable, Gone):
+            self._beat()
+
+    def _turn(self) -> None:
+        """One message, if there is one."""
+        work = read_policy(self.policy).work
+        letter = self.fleet.fetch(work.message_mb * 1_000_000 + 2_000_000)
+        if letter is None:
+            quiet = time.monotonic() - self.asked > _LATELY
+            if quiet:
+                self.worker.stop()
+            self._pause(_IDLE if quiet else _QUICK)
+            return
+        self._send(self._answer(letter, work.seconds))
+        self.asked = time.monotonic()
+
+    def _answer(self, letter: Letter, seconds: float) -> Answer:
+        assert self.fleet.node is not None
+        if not letter.contents:
+            return _failed(letter, "the message is larger than this node's policy allows")
+        try:
+            return self.worker.ask(letter, self.fleet.node.node_id, seconds, self._meanwhile)
+        except ChildProcessError as error:
+            self._tell(f"a message was not answered: {error}")
+            return _failed(letter, str(error))
+
+    def _send(self, answer: Answer) -> None:
+        """The answer, tried again while the SuperLink is away; one that nobody wants any more is dropped."""
+        while not self.stopping:
+            try:
+                self.fleet.send(answer)
+            except Unreachable as error:
+                self._tell(f"an answer could not be sent to {self.where} ({error}); trying again")
+                self._pause(_AGAIN)
+                continue
+            except Gone as error:
+                self._tell(f"an answer was not wanted any more ({error})")
+            return
+
+    def _pause(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self.stopping and time.monotonic() < end:
+            time.sleep(min(_QUICK, seconds))
+
+    def _tell(self, text: str) -> None:
+        """For the operator, once."""
+        if text != self.trouble:
+            print(text, flush=True)
+        self.trouble = text
+
+
+def _failed(letter: Letter, why: str) -> Answer:
+    """What Flower calls an error, for a message that has no answer."""
+    message = message_from_proto(letter.head)
+    message.metadata.__dict__["_message_id"] = letter.top
+    return packed(Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"the node could not answer: {why}"),
+                          reply_to=message))  # fmt: skip
+
+
+def _last(place: Path, key: bytes) -> int | None:
+    """The number under which this key was active last; it may still be, if the node was killed."""
+    try:
+        found = json.loads(place.read_text(encoding="utf-8"))
+        return int(found["node"]) if found["key"] == key.hex() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@contextlib.contextmanager
+def _alone(work: Path) -> Iterator[None]:
+    """One node in a folder: two would take each other's messages."""
+    with (work / "running").open("wb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{work}: a node runs in this folder already; stop it first") from None
+        yield
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("policy", "superlink", "root-certificates", "key", "work"):
+        parser.add_argument(f"--{name}")
+    given: Any = parser.parse_args(arguments)
+    work = Path(given.work)
+    files = [Path(p) if p else None for p in (given.root_certificates, given.key)]
+    try:
+        policy: Policy = read_policy(given.policy)
+        with _alone(work):
+            loop = NodeLoop(Fleet.at(given.superlink, *files), Path(given.policy), work, given.superlink, files[1])
+
+            def stop(number: int, frame: object) -> None:
+                loop.stopping = True
+
+            for kind in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(kind, stop)
+            loop.run()
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    print(f"{policy.name}: stopped", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""`fedsofim node check`: everything that is wrong with a node before it joins, and what its budget would allow."""
+
+import datetime
+import math
+import socket
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fedsofim.core.budget import in_words
+from fedsofim.deploy.lines import Line, epsilon_of_lines
+from fedsofim.deploy.node import read_data
+from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.errors import InputError
+
+_MULTIPLIERS = (1.0, 10.0, 100.0)  # noise std over clip, for which the rounds that are left are counted
+_SOON = datetime.timedelta(days=30)
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at: right or not, and in words."""
+
+    right: bool
+    text: str
+
+
+def findings(policy: Path, superlink: str | None, certificates: Path | None, key: Path | None) -> Iterator[Finding]:
+    """One by one, for the operator's eyes; what depends on what is wrong already is left out."""
+    try:
+        read = read_policy(policy)
+    except InputError as error:
+        yield Finding(False, str(error))
+        return
+    yield Finding(True, f"policy of {read.name}: epsilon {in_words(read.epsilon)} at delta {read.delta:g}, "
+                        f"methods {', '.join(read.methods)}")  # fmt: skip
+    yield _of_data(read)
+    yield from _of_ledger(read)
+    if key is not None:
+        yield _of_key(key)
+    if certificates is not None:
+        yield _of_authority(certificates)
+    if superlink is not None:
+        yield _of_connection(superlink, certificates)
+
+
+def _of_data(policy: Policy) -> Finding:
+    try:
+        data = read_data(policy)
+    except InputError as error:
+        return Finding(False, str(error))
+    return Finding(True, f"data: {len(data.y)} records of {data.x.shape[1]} features in {policy.classes} classes")
+
+
+def _of_ledger(policy: Policy) -> Iterator[Finding]:
+    try:
+        entries = policy.account.standing().last.number
+        lines = [line for _, line in policy.account.entries()]
+    except InputError as error:
+        yield Finding(False, str(error))
+        return
+    spent = epsilon_of_lines(lines, policy.delta)
+    yield Finding(True, f"ledger: whole, {entries} entries, epsilon {in_words(spent)} spent")
+    if math.isfinite(policy.epsilon):
+        for multiplier in sorted({policy.smallest_multiplier, *_MULTIPLIERS}):
+            if multiplier >= policy.smallest_multiplier:
+                left = rounds_left(lines, policy, multiplier)
+                yield Finding(True, f"budget: {left} more releases at noise multiplier {multiplier:g}")
+
+
+def rounds_left(lines: list[Line], policy: Policy, multiplier: float) -> int:
+    """How many releases of a clipped sum at this multiplier the cap still allows; at most as many as are counted."""
+    low, high = 0, policy.work.requests
+    while low < high:
+        middle = (low + high + 1) // 2
+        more = Line(
+            label="", clip=1.0, ratio=2.0, multiplier=multiplier, releases=middle, weight=middle, sample=1.0,
+            coordinates=1,
+        )  # fmt: skip
+        within = epsilon_of_lines([*lines, more], policy.delta) <= policy.epsilon
+        low, high = (middle, high) if within else (low, middle - 1)
+    return low
+
+
+def _of_key(key: Path) -> Finding:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_ssh_private_key
+
+    try:
+        found = load_ssh_private_key(key.read_bytes(), None)
+    except (OSError, ValueError) as error:
+        return Finding(False, f"{key}: the node's key cannot be read ({error}); expected an OpenSSH key, ecdsa 384")
+    if not isinstance(found, ec.EllipticCurvePrivateKey):
+        return Finding(False, f"{key}: a key of another kind; expected an OpenSSH key, ecdsa of 384 bits")
+    if key.stat().st_mode & 0o077:
+        return Finding(False, f"{key}: others on this machine can read the key; chmod 600 {key}")
+    return Finding(True, f"key: {key}")
+
+
+def _of_authority(certificates: Path) -> Finding:
+    from cryptography import x509
+
+    try:
+        found = x509.load_pem_x509_certificate(certificates.read_bytes())
+    except (OSError, ValueError) as error:
+        return Finding(False, f"{certificates}: the federation's certificate cannot be read ({error})")
+    left = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
+    if left < _SOON:
+        return Finding(False, f"{certificates}: it ends on {found.not_valid_after_utc:%Y-%m-%d}; ask the coordinator")
+    return Finding(True, f"certificate of the federation: until {found.not_valid_after_utc:%Y-%m-%d}")
+
+
+def _of_connection(superlink: str, certificates: Path | None) -> Finding:
+    """Is the SuperLink there, and is it the one that the federation's authority certified?"""
+    host, _, port = superlink.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=5) as plain:
+            if certificates is not None:
+                context = ssl.create_default_context(cafile=str(certificates))
+                context.wrap_socket(plain, server_hostname=host.strip("[]")).close()
+    except ssl.SSLError as error:
+        return Finding(False, f"{superlink}: it is not the server of this federation's certificate ({error.reason})")
+    except (OSError, ValueError) as error:
+        return Finding(False, f"{superlink}: the SuperLink cannot be reached ({error}); does it run, is the port open?")
+    return Finding(True, f"connection: {superlink} answers" + (" with TLS" if certificates else ", not encrypted"))

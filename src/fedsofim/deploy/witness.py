@@ -1,0 +1,94 @@
+"""What a node remembers of its ledger apart from it: how long it was, how it ended, and the key of its seals.
+
+A ledger that is older than its witness was rolled back; one that ends otherwise has another history. The witness is
+written after the ledger and before anything leaves, so that it never knows of more than the ledger, and the ledger
+knows at least of all that left. It lies in the user's state folder, unless the policy names a place: not beside the
+ledger, so that restoring a folder from a backup does not take both back together.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedsofim.deploy.chain import Link
+from fedsofim.errors import InputError
+from fedsofim.files import write_whole
+
+
+@dataclass(frozen=True, kw_only=True)
+class Witness:
+    """The last known end of one ledger."""
+
+    ledger: str  # its identity
+    where: str  # the file, when it was made
+    key: bytes
+    last: Link
+
+
+def state_folder() -> Path:
+    """Where witnesses are kept: FEDSOFIM_STATE if set, else the user's state folder."""
+    own = os.environ.get("FEDSOFIM_STATE")
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(own or f"{base}/fedsofim").expanduser().absolute()
+
+
+def place_of(identity: str) -> Path:
+    return state_folder() / "ledgers" / f"{identity}.json"
+
+
+def read_witness(path: Path) -> Witness | None:
+    """The witness in a file; None if there is no such file."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        last = Link(int(found["count"]), bytes.fromhex(found["digest"]))
+        return Witness(ledger=found["ledger"], where=found["where"], key=bytes.fromhex(found["key"]), last=last)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: the ledger's witness cannot be read ({error}); nothing is released") from error
+
+
+def write_witness(path: Path, witness: Witness) -> None:
+    """On disk, whole, for its owner's eyes only."""
+    found = {"ledger": witness.ledger, "where": witness.where, "key": witness.key.hex()}
+    found |= {"count": witness.last.number, "digest": witness.last.digest.hex()}  # type: ignore[dict-item]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(path, lambda file: (os.fchmod(file.fileno(), 0o600), file.write(json.dumps(found).encode())))
+    except OSError as error:
+        raise InputError(f"{path}: the ledger's witness cannot be written ({error}); nothing is released") from error
+
+
+def advance(path: Path, last: Link) -> None:
+    """The witness of a ledger that has grown to this end; one that knows more already stays."""
+    with _locked(path):
+        known = read_witness(path)
+        if known is None:
+            raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
+        if last.number > known.last.number:
+            write_witness(path, Witness(ledger=known.ledger, where=known.where, key=known.key, last=last))
+
+
+def witness_of_place(ledger: Path) -> Path | None:
+    """The witness of a ledger that was made in this place, if there is one in the state folder."""
+    for path in sorted((state_folder() / "ledgers").glob("*.json")):
+        with contextlib.suppress(InputError):  # another's witness that is damaged is not this one's trouble
+            known = read_witness(path)
+            if known is not None and known.where == str(ledger):
+                return path
+    return None
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Two processes of a node may have written one entry each; the later one must not be forgotten."""
+    try:
+        with path.with_suffix(".lock").open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+    except OSError as error:
+        raise InputError(f"{path}: the ledger's witness cannot be written ({error}); nothing is released") from error

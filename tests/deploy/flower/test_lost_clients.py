@@ -1,0 +1,57 @@
+"""The coordinator's loop when clients are lost: rounds go on with those who are enough, and stop with fewer."""
+
+from pathlib import Path
+
+import pytest
+
+from nodes import charges
+
+pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
+
+from flwr.app import Message
+
+from fake_grid import FakeClock, FakeGrid, is_round, numbered
+from fedsofim.deploy import certificate
+from fedsofim.deploy.checkpoint import CHECKPOINT, restore
+from fedsofim.deploy.flower.strategy import RoundFailed
+from fedsofim.deploy.order import Order
+from fedsofim.deploy.policy import Policy
+from strategies import strategy
+
+ORDER = Order(method="fedgd", recipe="paper", epsilon=1.0, rounds=3, min_clients=2)
+
+
+def test_a_job_goes_on_without_a_client_that_is_lost_and_with_it_when_it_is_back(tmp_path: Path, nodes: list[Policy]):
+    grid = FakeGrid(numbered(nodes))
+    lost = grid.nodes[102]
+
+    def leave_and_come_back(node: int, question: Message, reply: Message) -> Message:
+        if node == 102 and is_round(question, 0):
+            del grid.nodes[102]
+        if node == 101 and is_round(question, 1):
+            grid.nodes[202] = lost  # under another number
+        return reply
+
+    grid.tamper = leave_and_come_back
+    strategy(tmp_path, ORDER).start(grid)
+    found = restore(tmp_path / "job" / CHECKPOINT)
+    assert found.finished
+    assert found.absent == {1: ("n2",)}
+    assert [charges(policy) for policy in nodes] == [3, 3, 2]
+    document = certificate.read(tmp_path / "job" / "certificate.json")
+    assert document["absent"] == {"n2": [2]}
+
+
+def test_a_client_that_does_not_answer_is_waited_for_a_moment_only(tmp_path: Path, nodes: list[Policy]):
+    clock = FakeClock()
+    grid = FakeGrid(numbered(nodes), accept=lambda node, message: not (node == 101 and is_round(message, 1)))
+    strategy(tmp_path, ORDER, clock=clock).start(grid)
+    assert restore(tmp_path / "job" / CHECKPOINT).absent == {1: ("n1",)}
+    assert clock.now < 30
+
+
+def test_with_fewer_than_enough_the_round_fails_by_name(tmp_path: Path, nodes: list[Policy]):
+    grid = FakeGrid(numbered(nodes), accept=lambda node, message: not (node != 100 and is_round(message, 1)))
+    with pytest.raises(RoundFailed, match="n1: no upload"):
+        strategy(tmp_path, ORDER, timeout=20.0).start(grid)
+    assert restore(tmp_path / "job" / CHECKPOINT).round == 1
