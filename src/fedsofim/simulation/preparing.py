@@ -1,29 +1,16 @@
 """The preparation of a run: each step's release, then the same map at every client, and at whoever uses the model."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import jax
 import numpy as np
 
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
-from fedsofim.core.preparation import Map, Released, Step, prepared
+from fedsofim.core.preparation import Map, Released, prepared
+from fedsofim.core.prepared import Prepared
 from fedsofim.data.partition import Split
 from fedsofim.simulation.simulator import ask_once, keys, start_parameters
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A preparation with what was released for it: takes records as they come. It is part of the model."""
-
-    steps: tuple[Step, ...] = ()
-    released: Mapping[Phase, Released] = field(default_factory=dict)
-    stds: Mapping[Phase, float] = field(default_factory=dict)  # of the noise in what was released
-
-    @property
-    def map(self) -> Map:
-        return prepared(self.steps, self.released, self.stds)
 
 
 def prepare(plan: Plan, split: Split, seed: int) -> tuple[Split, Prepared]:
