@@ -170,7 +170,7 @@ def _say_small(name: str, parts: Sequence[np.ndarray], how: str) -> None:
     small = sorted(len(p) for p in parts if len(p) < FEW)
     if small:
         warnings.warn(
-            f"{name}: {len(small)} of {len(parts)} clients hold fewer than {FEW} records ({how}; the least {small[0]}), so "
+            f"{name}: {len(small)} of {len(parts)} clients hold fewer than {FEW} records ({how}; least {small[0]}); "
             "their noise is large; use fewer clients (--clients N), or deal evenly (--partition iid)",
             DataWarning,
             stacklevel=3,

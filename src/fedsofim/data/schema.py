@@ -2,8 +2,8 @@
 
 Numbers with public ranges, categories, booleans, dates, how gaps are filled, which column is the label, which names a
 person, which are left out. A range or a list of categories that was read off the records tells about them:
-`from_records` marks it until somebody who knows better has replaced it. The same schema reads a table for training, for prediction and
-at a node; `columns.py` does the reading, `proposal.py` drafts one.
+`from_records` marks it until somebody who knows better has replaced it. The same schema reads a table for training, for
+prediction and at a node; `columns.py` does the reading, `proposal.py` drafts one.
 """
 
 import json

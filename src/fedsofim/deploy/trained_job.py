@@ -50,7 +50,7 @@ def _described(checkpoint: Path, now: JobState, schema: Schema) -> tuple[tuple[A
     columns = feature_names(schema)
     if len(schema.label.classes) != now.job.classes or (len(columns),) != tuple(now.job.shape):
         raise InputError(
-            f"{checkpoint}: the schema has {len(columns)} features and {len(schema.label.classes)} classes, but the job "
+            f"{checkpoint}: the schema has {len(columns)} features and {len(schema.label.classes)} classes, the job "
             f"has {list(now.job.shape)} and {now.job.classes}; give the schema that the nodes had"
         )
     return schema.label.classes, columns

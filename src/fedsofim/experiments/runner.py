@@ -100,7 +100,7 @@ def _named(found: list[Point]) -> str:
 
 
 def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, Any]:
-    """One run as plain data: what was asked, what came out, what it cost, and where it ran. `out`: keep its model there."""
+    """One run as plain data: what was asked, what came out, what it cost, where it ran. `out`: keep its model there."""
     plan, hyper = planned(point, split)
     began = time.perf_counter()
     seen, made = prepare(plan, split, point.seed)
