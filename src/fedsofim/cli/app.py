@@ -29,6 +29,11 @@ app = typer.Typer(
 )
 
 
+#: What may be missing, and the extra it comes with.
+EXTRAS = {"flwr": "flower", "cryptography": "flower", "pyarrow": "parquet", "torch": "torch", "onnx": "onnx",
+          "sklearn": "sklearn"}  # fmt: skip
+
+
 def _version(asked: bool) -> None:
     if asked:
         print(f"fedsofim {fedsofim.__version__}")
@@ -65,6 +70,11 @@ def main() -> None:
         fail(_fitted(str(error)), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
+    except ImportError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        fail(f"this needs {error.name}, which is not installed: pip install 'fedsofim[{extra}]'", 2)
     except OSError as error:
         fail(f"{error.filename or ''}: {error.strerror or error}", 1)
     except Exception as error:  # click's own usage errors know how to show themselves

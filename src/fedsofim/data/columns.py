@@ -9,6 +9,7 @@ Where gaps are allowed they are filled with a public value, and one more feature
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -142,14 +143,24 @@ def _filled(column: Column) -> Any:
     return column.missing
 
 
+_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+)(,\d*)?([eE][+-]?\d+)?")
+
+
+def with_point(text: str) -> str:
+    """A number with a decimal comma, as Python writes it; points may stand between thousands and nowhere else.
+
+    >>> with_point("1.234,5"), with_point("7")
+    ('1234.5', '7')
+    """
+    if not _COMMA.fullmatch(text.strip()):
+        raise ValueError(text)
+    return text.strip().replace(".", "").replace(",", ".")
+
+
 def _number(column: Column) -> Callable[[Any], float]:
     def read(cell: Any) -> float:
-        text = cell
-        if isinstance(cell, str):
-            text = cell.strip()
-            text = text.replace(".", "").replace(",", ".") if column.decimal == "," else text
         try:
-            value = float(text)
+            value = float(with_point(cell) if column.decimal == "," and isinstance(cell, str) else cell)
         except (TypeError, ValueError):
             raise _Wrong(f"holds text '{cell}'; expected a number") from None
         if not math.isfinite(value) or abs(value) > 3e38:  # float32 has no more

@@ -12,7 +12,7 @@ from datetime import date, datetime
 from typing import Any
 
 from fedsofim.data.cells import Cells, listed
-from fedsofim.data.columns import is_gap, plain_text
+from fedsofim.data.columns import is_gap, plain_text, with_point
 from fedsofim.data.schema import WORDS, Column, Schema, as_toml
 from fedsofim.errors import InputError
 
@@ -113,9 +113,7 @@ def _number(name: str, there: Sequence[Any], gaps: bool) -> Guess | None:
 
 
 def _as_number(value: Any, decimal: str) -> float:
-    if isinstance(value, str):
-        value = value.strip().replace(".", "").replace(",", ".") if decimal == "," else value
-    found = float(value)
+    found = float(with_point(value) if decimal == "," and isinstance(value, str) else value)
     if not math.isfinite(found):
         raise ValueError(value)
     return found

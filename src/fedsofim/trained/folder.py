@@ -46,7 +46,7 @@ def numbers_of(model: Trained) -> dict[str, np.ndarray]:
     leaves = {f"params.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(model.params))}
     moved = model.standardised
     public = {} if moved is None else {"public.shift": moved.shift, "public.scale": moved.scale}
-    return {k: np.ascontiguousarray(v) for k, v in (leaves | model.prepared.arrays() | public).items()}
+    return {k: np.array(v, order="C") for k, v in (leaves | model.prepared.arrays() | public).items()}
 
 
 def document_of(model: Trained) -> dict[str, Any]:
