@@ -194,3 +194,13 @@ def test_no_view_shows_a_record():
     dealt = split(data, 2, iid=True)
     for text in (repr(data), data._repr_html_(), repr(dealt), dealt._repr_html_()):
         assert "123.4" not in text and "array(" not in text and len(text) < 2000
+
+
+def test_the_schema_on_the_hospitals_page_is_one():
+    import re
+    import tomllib
+
+    page = (Path(__file__).resolve().parents[2] / "docs" / "hospital.md").read_text()
+    found = schema_of(tomllib.loads(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0]))
+    assert {c.kind for c in found.columns} == {"number", "category", "boolean", "date", "label", "person", "drop"}
+    assert not found.leaks

@@ -1,4 +1,4 @@
-"""What was measured reaches whoever watches: a function, TensorBoard, MLflow, notebooks; and who is served by a model."""
+"""What was measured reaches whoever watches: a function, TensorBoard, MLflow, notebooks; and who a model serves."""
 
 import numpy as np
 import pytest

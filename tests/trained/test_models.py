@@ -112,6 +112,14 @@ def test_columns_are_found_by_name_in_any_order(named, library):
         run.model.predict(np.zeros((2, 3)))
 
 
+def test_arrays_with_names_are_found_by_them_too():
+    pandas = pytest.importorskip("pandas")
+    run = fs.train(split(table(), 3, iid=True), fs.fedgd(lr=0.5), fs.Budget(50), 2, recipe="paper")
+    x = run.split.dataset.x_test
+    turned = pandas.DataFrame(x[:, ::-1], columns=["d", "c", "b", "a"])
+    assert np.array_equal(run.model.predict(turned), run.model.predict(x))
+
+
 def test_public_statistics_go_along(tmp_path):
     data = table()
     dealt = split(standardize_public(data, public_stats(data.x_test)), 3, iid=True)

@@ -21,7 +21,7 @@ from fedsofim.data.affine import Affine
 from fedsofim.data.cells import Cells, cells_of_frame, is_frame
 from fedsofim.data.columns import Encoded, encode
 from fedsofim.data.html import card as html_card
-from fedsofim.data.schema import Schema
+from fedsofim.data.schema import Schema, numbers_only
 from fedsofim.errors import InputError
 
 
@@ -68,6 +68,8 @@ class Trained:
 
     def encoded(self, cells: Cells) -> Encoded:
         """A table's features, by the schema."""
+        if self.schema is None and self.columns:
+            return encode(numbers_only(self.columns), cells)
         if self.schema is None:
             raise InputError(
                 f"{cells.origin}: this model was trained on arrays, whose columns have no names; give an array of "
