@@ -204,3 +204,10 @@ def test_the_schema_on_the_hospitals_page_is_one():
     found = schema_of(tomllib.loads(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0]))
     assert {c.kind for c in found.columns} == {"number", "category", "boolean", "date", "label", "person", "drop"}
     assert not found.leaks
+
+
+def test_accuracy_can_be_told_for_each_client_of_a_federation(tmp_path):
+    for name in ("north", "south"):
+        write(tmp_path / f"{name}.csv", "a,label\n" + "".join(f"{k % 7},{k % 2}\n" for k in range(40)))
+    data = load(clients_from=tmp_path)
+    assert set(data.groups["client"]) == {"north", "south"} and len(data.groups["client"]) == len(data.x_test)

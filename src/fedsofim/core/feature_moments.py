@@ -60,4 +60,5 @@ class FeatureMoments:
         mean = np.asarray(released["first"], np.float64) * self.radius
         variance = np.asarray(released["second"], np.float64) * self.radius**2 - mean**2
         typical = max(float(np.mean(variance)), 1e-12)
-        return mean, np.sqrt(np.maximum(variance, _FLOOR * typical))
+        scale = np.sqrt(np.maximum(variance, _FLOOR * typical))
+        return mean, scale

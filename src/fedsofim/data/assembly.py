@@ -32,6 +32,8 @@ def assemble(
     if "test" not in rows:
         held = hold_out(name, arrays["y_train"], owner, holdout, person)
         groups = {key: values[held] for key, values in groups.items()}
+        if len(clients) > 1:  # whose records are tested on is known: accuracy is told for each
+            groups["client"] = np.array(list(clients))[owner[held]]
         person = None if person is None else person[~held]
         arrays |= {"x_test": arrays["x_train"][held], "y_test": arrays["y_train"][held]}
         arrays |= {"x_train": arrays["x_train"][~held], "y_train": arrays["y_train"][~held]}
