@@ -15,7 +15,7 @@ $(SMALL): pyproject.toml
 
 $(FULL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) -e ".[dev,parquet,flower]"
+	$(PIP) -e ".[dev,parquet,flower,mlflow,onnx,sklearn,tensorboard]"
 	touch $(SMALL) $(FULL)
 
 demo: $(SMALL)

@@ -29,6 +29,7 @@ ROOMS = (  # from the top of the house to its ground
     Room("deploy", "a federation of machines: nodes that keep their own budget, and a server", "#0072B2", "#e8f1f8"),
     Room("experiments", "grids of runs, tuning, and what people read of them", "#D55E00", "#fbeee4"),
     Room("simulation", "all clients of a run at once, on this machine", "#009E73", "#e6f5f0"),
+    Room("trained", "a trained model in use: predictions, its folder, its card, exports", "#CC79A7", "#faf0f5"),
     Room("recipes", "every choice of a run, from public numbers", "#56B4E9", "#e9f5fc"),
     Room("methods", "the algorithms, one file each", "#882255", "#f5e9ee"),
     Room("core", "what may leave a client and what it costs; never imports data", "#B8860B", "#fdf5df"),
@@ -40,7 +41,7 @@ ASIDE = {
     "experiments/report": "tables, statistics, figures, one page",
 }
 FIRST = "round"  # the page to read first
-GROUND = ("extensions", "progress", "files", "errors")
+GROUND = ("extensions", "progress", "files", "errors", "interrupts")
 
 WIDTH, LEFT, LANES, STEP = 900, 20, 712, 26
 TITLE, LINE, PAD, GAP = 22, 17, 12, 10

@@ -7,6 +7,9 @@
 '42 releases, epsilon 5.0000'
 """
 
+import fedsofim.interrupts  # first, since it heeds Ctrl-C while all that follows is imported
+
+# isort: split
 from importlib.metadata import version
 
 from fedsofim.core.budget import NO_PRIVACY, Budget
@@ -19,7 +22,8 @@ from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.preparation import Centred, ColumnScales, UnitNorm, Whitened
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
-from fedsofim.errors import InputError, Refused
+from fedsofim.data.schema import Schema, read_schema
+from fedsofim.errors import DataWarning, InputError, Refused
 from fedsofim.methods import make
 from fedsofim.methods._sofim import scale_by_sofim, sofim
 from fedsofim.methods.adafedprox import adafedprox
@@ -33,6 +37,7 @@ from fedsofim.methods.ftrl import ftrl
 from fedsofim.methods.scaffold import scaffold
 from fedsofim.progress import Progress, progress_bar
 from fedsofim.simulation.training import Run, train
+from fedsofim.trained import Trained, load_model
 
 __version__ = version("fedsofim")
 
@@ -41,6 +46,7 @@ __all__ = [
     "Budget",
     "Centred",
     "ColumnScales",
+    "DataWarning",
     "Dataset",
     "Door",
     "Facts",
@@ -53,8 +59,10 @@ __all__ = [
     "Progress",
     "Refused",
     "Run",
+    "Schema",
     "Setup",
     "Split",
+    "Trained",
     "UnitNorm",
     "Whitened",
     "__version__",
@@ -70,10 +78,12 @@ __all__ = [
     "fedyogi",
     "ftrl",
     "load",
+    "load_model",
     "make",
     "make_plan",
     "mu_of",
     "progress_bar",
+    "read_schema",
     "scaffold",
     "scale_by_sofim",
     "server_method",

@@ -10,6 +10,10 @@ class InputError(ValueError):
     """The caller gave something senseless; the command line prints the message without a traceback."""
 
 
+class DataWarning(UserWarning):
+    """Something about the data that a user should know and may be right about; the command line prints it as a note."""
+
+
 class Refused(InputError):
     """A client's program would let something leave that is not priced, so it does not run."""
 
@@ -42,12 +46,13 @@ def one_of(kind: str, value: Any, known: Iterable[str]) -> Any:
 
 
 def unknown(kind: str, name: Any, known: Iterable[str]) -> InputError:
-    """An error for a name that does not exist, with the nearest one that does.
+    """An error for a name that does not exist, with the nearest one that does, however it is capitalised.
 
     >>> unknown("method", "fedsofin", ["fedgd", "fedsofim"])
     InputError("there is no method 'fedsofin'; did you mean 'fedsofim'? known: fedgd, fedsofim")
     """
     names = sorted(known)
-    near = get_close_matches(str(name), names, n=1, cutoff=0.4)
-    hint = f"; did you mean '{near[0]}'?" if near else ";"
+    lower = {known.lower(): known for known in names}
+    near = get_close_matches(str(name).lower(), lower, n=1, cutoff=0.4)
+    hint = f"; did you mean '{lower[near[0]]}'?" if near else ";"
     return InputError(f"there is no {kind} '{name}'{hint} known: {', '.join(names)}")

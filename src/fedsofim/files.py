@@ -1,9 +1,11 @@
-"""Files that are whole or absent, and the folder where fetched and compiled ones are kept."""
+"""Files that are whole or absent, and the folders where fetched, compiled and extracted ones are kept."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from fedsofim.errors import InputError
 
 
 def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
@@ -22,6 +24,37 @@ def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """A text file, whole or absent."""
     write_whole(path, lambda file: file.write(text.encode()))
+
+
+def data_folder() -> Path:
+    """Where extracted features are kept and looked up by name: FEDSOFIM_DATA if set, else the user's data folder."""
+    import platformdirs
+
+    return Path(os.environ.get("FEDSOFIM_DATA") or platformdirs.user_data_dir("fedsofim"))
+
+
+def check_free(folder: Path, files: Iterable[str], force: bool) -> None:
+    """Make a folder for files to come, before the work on them: one that is there already is kept unless forced."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder}: is a file; expected a folder, or a name that is free")
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        raise InputError(
+            f"{folder}: holds {', '.join(there)} already; choose another folder, or overwrite with force=True (--force)"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        raise InputError(f"{folder}: cannot be written to; choose another folder")
+
+
+def check_free_file(path: Path, force: bool) -> None:
+    """The same of one file."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; expected the name of a file")
+    if path.exists() and not force:
+        raise InputError(f"{path}: is there already; choose another name, or overwrite it (--force)")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.absolute().parent}; make it first")
 
 
 def cache_folder() -> Path:

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, silence elsewhere; on stderr, so that output can be piped.
+"""Progress of long work: a bar on a terminal (on stderr, so that output can be piped) or in a notebook, else silence.
 
     with progress_bar("rounds", total=70) as progress:
         progress.at(10)
@@ -33,6 +33,38 @@ class _Bar(Progress):
         self._bar.update(self._task, completed=done)
 
 
+class _Cell(Progress):
+    """A line of a notebook's output that is written over."""
+
+    shown = True
+
+    def __init__(self, label: str, total: float | None, handle: Any) -> None:
+        self._label, self._total, self._handle = label, total, handle
+
+    def at(self, done: float) -> None:
+        self._handle.update({"text/plain": in_text(self._label, done, self._total)}, raw=True)
+
+
+def in_text(label: str, done: float, total: float | None) -> str:
+    """
+    >>> in_text("rounds", 30, 60)
+    'rounds [##########----------] 30/60'
+    """
+    if not total:
+        return f"{label} {done:g}"
+    full = round(20 * min(done / total, 1))
+    return f"{label} [{'#' * full}{'-' * (20 - full)}] {done:g}/{total:g}"
+
+
+def _in_notebook(label: str, total: float | None) -> Iterator[Progress]:
+    from IPython.display import DisplayHandle  # a notebook has it
+
+    handle: Any = DisplayHandle()
+    handle.display({"text/plain": in_text(label, 0, total)}, raw=True)
+    bar = _Cell(label, total, handle)
+    yield bar
+
+
 @contextmanager
 def progress_bar(label: str, total: float | None, *, of_bytes: bool = False) -> Iterator[Progress]:
     """A bar until the block ends; without a terminal, SILENT. `total` None: nobody knows."""
@@ -48,6 +80,9 @@ def progress_bar(label: str, total: float | None, *, of_bytes: bool = False) -> 
     from rich.progress import Progress as RichProgress
 
     console = Console(stderr=True)
+    if console.is_jupyter:
+        yield from _in_notebook(label, total)
+        return
     if not console.is_terminal:
         yield SILENT
         return

@@ -69,7 +69,12 @@ def test_run_prints_one_json_object(tmp_path):
     assert keys <= answer.keys()
     assert list(answer["accuracy"]) == ["10", "20"]
     assert answer["accuracy"]["20"] == answer["final_accuracy"]
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"result.json", "params.npz", "curve.png"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        "result.json",
+        "model.json",
+        "model.safetensors",
+        "curve.png",
+    }
 
 
 @pytest.mark.slow

@@ -90,8 +90,8 @@ def test_parquet(tmp_path: Path) -> None:
     assert data.features == 2 and data.notes["labels"] == {0: "x", 1: "y"}
     for column, values, expected in [
         ("a", [None, *range(19)], "row 0, column 'a' is empty"),
-        ("b", ["text"] * 20, "column 'b' holds string"),
-        ("label", ["x"] * 19 + [None], "row 19, column 'label' is empty"),
+        ("b", ["text"] * 20, "row 0, column 'b' holds text 'text'"),
+        ("label", ["x"] * 19 + [None], "row 19 has no label"),
         ("a", [float("nan")] * 20, "row 0, column 'a' is nan"),
     ]:
         bad = table.set_column(table.column_names.index(column), column, pa.array(values))

@@ -35,7 +35,7 @@ def test_published_statistics_of_cifar10(shared):
 @pytest.mark.parametrize("how", [{"iid": True}, {"alpha": 5.0}])
 def test_every_record_has_exactly_one_owner(clients, how):
     data = load("digits")
-    parts = split(data, clients, **how).parts
+    parts = split(data, clients, min_size=1, **how).parts
     assert len(parts) == clients
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(data.y_train)))
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from fedsofim.errors import InputError
-from fedsofim.experiments.grid import Partition, points, read_dataset, resolved
+from fedsofim.experiments.grid import Partition, points, resolved
 from fedsofim.experiments.grid_file import read_experiment
+from fedsofim.experiments.reading import read_dataset
 
 FOLDER = Path(__file__).resolve().parents[2] / "experiments"
 MINIMAL = 'datasets = ["fashion"]\nepsilons = [1]\n'
@@ -82,7 +83,7 @@ def test_wrong_files_are_refused_with_a_way_out(tmp_path, text, said):
 
 
 def test_missing_features_say_how_to_make_them(tmp_path):
-    with pytest.raises(InputError, match="fedsofim features cifar10 --backbone resnet20 --out"):
+    with pytest.raises(InputError, match=r"use 'cifar10-resnet20', .*: fedsofim features cifar10 --backbone resnet20$"):
         read_dataset("data/cifar10_resnet20.npz", tmp_path)
 
 

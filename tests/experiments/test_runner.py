@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from fedsofim.errors import InputError
-from fedsofim.experiments.grid import points, read_dataset
+from fedsofim.experiments.grid import points
 from fedsofim.experiments.grid_file import read_experiment
 from fedsofim.experiments.journal import RUNS, mend, only_process, read_runs
+from fedsofim.experiments.reading import read_dataset
 from fedsofim.experiments.runner import run_experiment
 
 

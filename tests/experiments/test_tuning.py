@@ -6,8 +6,9 @@ import pytest
 from fedsofim.data.partition import split
 from fedsofim.errors import InputError
 from fedsofim.experiments import search_spaces
-from fedsofim.experiments.grid import read_dataset, resolved
+from fedsofim.experiments.grid import resolved
 from fedsofim.experiments.grid_file import read_experiment
+from fedsofim.experiments.reading import read_dataset
 from fedsofim.experiments.tuning import Search, held_out, search_settings, stages
 from fedsofim.methods import PUBLISHED, make
 

@@ -16,6 +16,7 @@ ROOMS = [
     "core",
     "methods",
     "recipes",
+    "trained",
     "simulation",
     "experiments",
     "deploy",
@@ -77,7 +78,15 @@ def test_the_tree_can_be_read_off_ls():
     found = sorted(p.name for p in SOURCE.iterdir() if p.is_dir() and p.name != "__pycache__")
     assert found == sorted(ROOMS)
     loose = sorted(p.name for p in SOURCE.glob("*.py"))
-    assert loose == ["__init__.py", "__main__.py", "errors.py", "extensions.py", "files.py", "progress.py"]
+    assert loose == [
+        "__init__.py",
+        "__main__.py",
+        "errors.py",
+        "extensions.py",
+        "files.py",
+        "interrupts.py",
+        "progress.py",
+    ]
 
 
 @pytest.mark.parametrize("room", ROOMS)

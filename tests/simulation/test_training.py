@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from fedsofim.core.budget import Budget
 from fedsofim.core.method import Method
@@ -66,5 +67,5 @@ def test_features_too_large_for_float32():
 def test_saved_files(toy, tmp_path):
     run = train(toy, fedgd(lr=0.1), Budget(1.0), 10, recipe="paper")
     run.save(tmp_path / "run")
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["params.npz", "result.json"]
-    assert np.array_equal(np.load(tmp_path / "run" / "params.npz")["leaf0"], run.params)
+    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["model.json", "model.safetensors", "result.json"]
+    assert np.array_equal(load_file(tmp_path / "run" / "model.safetensors")["params.0"], run.params)

@@ -2,19 +2,24 @@
 
 import os
 import sys
-from typing import Annotated, NoReturn
+import warnings
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 import fedsofim
 from fedsofim.cli import certificates, deployment, experiments, federations, ledgers
+from fedsofim.cli.advice import fitting, options_of
 from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
 from fedsofim.cli.limits import limit
+from fedsofim.cli.models import model, predict
 from fedsofim.cli.partitions import partition
 from fedsofim.cli.prices import methods, privacy
 from fedsofim.cli.runs import run
-from fedsofim.errors import InputError
+from fedsofim.cli.schemas import schema
+from fedsofim.errors import DataWarning, InputError
+from fedsofim.interrupts import SAID, heed_from_now
 
 app = typer.Typer(
     help="Differentially private federated optimization: what leaves a client is priced by its own program.",
@@ -22,6 +27,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+
+#: What may be missing, and the extra it comes with.
+EXTRAS = {"flwr": "flower", "cryptography": "flower", "pyarrow": "parquet", "torch": "torch", "onnx": "onnx",
+          "sklearn": "sklearn"}  # fmt: skip
 
 
 def _version(asked: bool) -> None:
@@ -40,8 +50,8 @@ def options(
 
 
 for command in (
-    run, limit, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
-    experiments.report, deployment.serve,
+    run, predict, model, schema, limit, privacy, audit, methods, partition, features, experiments.demo,
+    experiments.compare, experiments.tune, experiments.report, deployment.serve,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(deployment.nodes, name="node")
@@ -52,12 +62,21 @@ app.add_typer(ledgers.app, name="ledger")
 
 def main() -> None:
     """Entry point: errors meant for the user come out as one line, without a traceback."""
+    heed_from_now()
     try:
-        code = app(standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", DataWarning)
+            warnings.showwarning = _note
+            code = app(standalone_mode=False)
     except InputError as error:
-        fail(str(error), 2)
+        fail(_fitted(str(error)), 2)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
+    except ImportError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        fail(f"this needs {error.name}, which is not installed: pip install 'fedsofim[{extra}]'", 2)
     except OSError as error:
         fail(f"{error.filename or ''}: {error.strerror or error}", 1)
     except Exception as error:  # click's own usage errors know how to show themselves
@@ -66,9 +85,21 @@ def main() -> None:
         error.show()  # type: ignore[attr-defined]
         sys.exit(error.exit_code)  # type: ignore[attr-defined]
     if code == 130:
-        print("interrupted; no file was left half written", file=sys.stderr, flush=True)
+        print(SAID, file=sys.stderr, flush=True)
         os._exit(130)  # an orderly exit would free buffers that a compiled run may still be writing
     sys.exit(code or 0)
+
+
+def _fitted(message: str) -> str:
+    return fitting(message, options_of(typer.main.get_command(app)))
+
+
+def _note(message: Any, category: type[Warning], filename: str, line: int, *rest: Any) -> None:
+    """What a user should know about the data, as a line; any other warning as Python shows it."""
+    if issubclass(category, DataWarning):
+        print(f"note: {_fitted(str(message))}", file=sys.stderr)
+    else:
+        print(warnings.formatwarning(message, category, filename, line), file=sys.stderr, end="")
 
 
 def fail(message: str, code: int) -> NoReturn:

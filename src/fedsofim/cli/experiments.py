@@ -11,6 +11,13 @@ import typer
 from fedsofim.core.budget import in_words
 
 File = Annotated[Path, typer.Argument(help="An experiment in TOML; see experiments/.")]
+Source = Annotated[
+    Path | None, typer.Option(help="Where features known by name are, if not in the data folder: a folder or a file.")
+]
+
+
+def _note(words: str) -> None:
+    typer.echo(f"note: {words}", err=True)
 
 
 def demo(
@@ -26,14 +33,26 @@ def demo(
 def compare(
     experiment: File,
     out: Annotated[Path | None, typer.Option(help="Folder for the rows; default runs/NAME.")] = None,
+    source: Source = None,
+    models: Annotated[bool, typer.Option("--models", help="Keep the model of every run too, in models/.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Run anew what another version of the code made.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run, how long, and at what epsilon; run nothing.")
+    ] = False,
 ) -> None:
     """Run a grid of methods, budgets, seeds, datasets and partitions. Stopped? The same command goes on."""
     from fedsofim.experiments.grid_file import read_experiment
-    from fedsofim.experiments.runner import run_experiment
+    from fedsofim.experiments.runner import Conduct, run_experiment
 
     described = read_experiment(experiment)
     out = out or Path("runs") / described.name
-    done = run_experiment(described, out, experiment.parent)
+    conduct = Conduct(source=source, models=models, again=again, say=_note)
+    if dry_run:
+        from fedsofim.experiments.rehearsal import rehearse
+
+        print("\n".join(rehearse(described, out, experiment.parent, conduct)))
+        return
+    done = run_experiment(described, out, experiment.parent, conduct)
     print(f"{done} runs done now, all of them in {out}/runs.jsonl; next: fedsofim report {out}")
 
 
@@ -45,17 +64,22 @@ def tune(
         typer.Option(help="paper (coarse, then fine), common (24 equal trials), random, or grid (your own)."),
     ] = "paper",
     trials: Annotated[int, typer.Option(help="At most this many per stage, chosen at random; 0: all.")] = 0,
-    rounds: Annotated[int, typer.Option(help="Rounds of every trial.")] = 50,
+    rounds: Annotated[
+        int | None, typer.Option(show_default="the file's, else 50", help="Rounds of every trial.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the held-out share and of every trial.")] = 0,
     holdout: Annotated[float, typer.Option(help="Share of each client's training records to score on.")] = 0.1,
+    source: Source = None,
 ) -> None:
     """Search every method's settings on records held out of the training set. The test set is never read."""
     from fedsofim.experiments.grid_file import read_experiment, read_toml
-    from fedsofim.experiments.tuning import NOT_COVERED, Search, search_settings
+    from fedsofim.experiments.tuning import NOT_COVERED, ROUNDS, Search, search_settings
 
-    search = Search(strategy, rounds, seed, holdout, trials)
+    described = read_experiment(experiment)
+    wanted = rounds if rounds is not None else described.rounds or ROUNDS
+    search = Search(strategy, wanted, seed, holdout, trials)
     grids = {k: v.get("search") for k, v in read_toml(experiment).get("methods", {}).items()}
-    for w in search_settings(read_experiment(experiment), search, out, experiment.parent, grids):
+    for w in search_settings(described, search, out, experiment.parent, grids, source):
         found = f"{w.accuracy:.2f} % on validation records, {w.settings}"
         print(f"{w.entry.label}, epsilon {in_words(w.epsilon)}: {found}")
     print(f"wrote {out}. {NOT_COVERED}")

@@ -78,7 +78,7 @@ def _as_it_is(value: Any) -> Any:
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout and nothing else.")]
 
 
-METHOD = "fedsofim"
+METHOD, DATASET = "fedsofim", "fashion"
 _AS_CHOSEN = "as the recipe has it"
 
 
@@ -95,33 +95,39 @@ class MethodOptions:
         return methods.parse_settings(self.set_ or [])
 
     def make(self, epsilon: float | None) -> Method:
-        return methods.make(self.method or METHOD, self.settings, epsilon)
+        return methods.make(methods.spelled(self.method or METHOD), self.settings, epsilon)
 
     def make_in(self, chosen: Choices, epsilon: float) -> Method:
         """The method within a recipe: the one it chose unless another is named."""
-        name = self.method or chosen.method
+        name = methods.spelled(self.method or chosen.method)
         return methods.make(name, settings_in(chosen, name, self.settings), epsilon)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetOptions:
     epsilon: Annotated[
-        str | None,
+        str,
         typer.Option(
             metavar="NUMBER", help=f"Privacy budget of every record over the whole run; {WITHOUT}: train without noise."
         ),
-    ] = None
+    ] = "1"
     delta: Annotated[float, typer.Option(help="Probability the guarantee may fail; below 1/records.")] = 1e-5
 
-    def budget(self, otherwise: float = 1.0) -> Budget:
-        return budget_of(otherwise if self.epsilon is None else self.epsilon, self.delta)
+    def budget(self) -> Budget:
+        return budget_of(self.epsilon, self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
     dataset: Annotated[
-        str, typer.Option(help="A dataset's name, or a file: .npz, .csv, .parquet; or your own ./mine.py.")
-    ] = "fashion"
+        str | None,
+        typer.Option(
+            show_default=DATASET, help="A dataset's name, or a file: .npz, .csv, .parquet; or your own ./mine.py."
+        ),
+    ] = None
+    schema: Annotated[Path | None, typer.Option(help="What a table's columns mean; `fedsofim schema` drafts one.")] = (
+        None
+    )
     label: Annotated[str | None, typer.Option(help="The column of a table that holds the labels.")] = None
     drop: Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")] = None
     test: Annotated[Path | None, typer.Option(help="A file with the test set, for your own data.")] = None
@@ -132,8 +138,11 @@ class DataOptions:
     source: Annotated[Path | None, typer.Option(help="A local copy of a dataset known by name.")] = None
 
     def load(self) -> Dataset:
+        if self.dataset is not None and self.clients_from is not None:
+            raise InputError("--dataset and --clients-from are two sources of records; give one of them")
         return load(
-            None if self.clients_from else self.dataset,
+            None if self.clients_from else self.dataset or DATASET,
+            schema=self.schema,
             label=self.label,
             drop=self.drop or (),
             test=self.test,
@@ -145,18 +154,39 @@ class DataOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DealOptions:
-    clients: Annotated[int, typer.Option(help="Number of clients n.")] = 20
-    partition: Annotated[str, typer.Option(help="How records are dealt to clients: iid or dirichlet.")] = "dirichlet"
-    alpha: Annotated[float, typer.Option(help="Dirichlet concentration; small is uneven.")] = 0.5
-    split_seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 42
+    clients: Annotated[int | None, typer.Option(show_default="20", help="Number of clients n.")] = None
+    partition: Annotated[
+        str | None, typer.Option(show_default="dirichlet", help="How records are dealt to clients: iid or dirichlet.")
+    ] = None
+    alpha: Annotated[
+        float | None, typer.Option(show_default="0.5", help="Dirichlet concentration; small is uneven.")
+    ] = None
+    split_seed: Annotated[int | None, typer.Option(show_default="42", help="Seed of the partition.")] = None
 
-    def deal(self, data: DataOptions, min_size: int = 1) -> Split:
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was asked for, as `split` takes it."""
+        found = {"clients": self.clients, "alpha": self.alpha, "seed": self.split_seed}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def deal(self, data: DataOptions, min_size: int | None = None) -> Split:
         """The data at its clients; a real federation's files are dealt already."""
-        one_of("partition", self.partition, ("iid", "dirichlet"))
+        if self.partition is not None:
+            one_of("partition", self.partition, ("iid", "dirichlet"))
+        if data.clients_from is not None:
+            self.refuse()
         dataset = data.load()
         if dataset.owner is not None:
+            self.refuse()
             return by_owner(dataset)
-        return split(dataset, self.clients, self.alpha, self.split_seed, min_size, iid=self.partition == "iid")
+        return split(dataset, **self.given, min_size=min_size, iid=self.partition == "iid")
+
+    def refuse(self) -> None:
+        """Records that are at their clients already are not dealt again."""
+        options = {"--clients": self.clients, "--partition": self.partition, "--alpha": self.alpha}
+        options |= {"--split-seed": self.split_seed}
+        if given := [name for name, value in options.items() if value is not None]:
+            raise InputError(f"{' and '.join(given)}: the records are at their clients already, one file for each")
 
 
 @dataclass(frozen=True, kw_only=True)

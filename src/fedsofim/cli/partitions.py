@@ -15,7 +15,9 @@ from fedsofim.data.partition import statistics
 def partition(
     data: DataOptions,
     deal: DealOptions,
-    min_size: Annotated[int, typer.Option(help="Smallest number of records a client may hold.")] = 1,
+    min_size: Annotated[
+        int | None, typer.Option(show_default="1", help="Smallest number of records a client may hold.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the counts to this CSV file.")] = None,
     json_: Json = False,
 ) -> None:

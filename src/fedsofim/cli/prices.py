@@ -7,7 +7,8 @@ import typer
 
 from fedsofim.cli import tables
 from fedsofim.cli.method_list import describe_all
-from fedsofim.cli.options import BudgetOptions, Json, MethodOptions, grouped
+from fedsofim.cli.options import Json, MethodOptions, grouped
+from fedsofim.core.budget import WITHOUT, budget_of
 from fedsofim.core.models import softmax_head
 from fedsofim.core.plan import make_plan
 from fedsofim.core.summary import privacy_summary
@@ -17,7 +18,10 @@ from fedsofim.errors import InputError, expect_whole
 @grouped
 def privacy(
     method: MethodOptions,
-    budget: BudgetOptions,
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help=f"Privacy budget of every record; {WITHOUT}: without noise.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Probability the guarantee may fail; below 1/records.")] = 1e-5,
     rounds: Annotated[int, typer.Option(help="Federated rounds T.")] = 70,
     clients: Annotated[int, typer.Option(help="Number of clients n.")] = 20,
     sigma_g: Annotated[float | None, typer.Option(help="The paper's noise multiplier, to get epsilon back.")] = None,
@@ -29,12 +33,12 @@ def privacy(
     json_: Json = False,
 ) -> None:
     """Price a method: the noise a budget needs, or (--sigma-g) the epsilon a noise level spends."""
-    if (budget.epsilon is None) == (sigma_g is None):
+    if (epsilon is None) == (sigma_g is None):
         raise InputError("give either --epsilon (to get the noise) or --sigma-g (to get epsilon back)")
     expect_whole("clients", clients, 1)
-    asked = budget.budget()
+    asked = budget_of("1" if epsilon is None else epsilon, delta)
     plan = make_plan(
-        method.make(None if budget.epsilon is None else asked.epsilon),
+        method.make(None if epsilon is None else asked.epsilon),
         softmax_head(),
         sizes=[records or 1] * clients,
         shape=(64,),

@@ -1,6 +1,7 @@
 """`fedsofim run`: one method under one budget in the simulator."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +18,15 @@ from fedsofim.cli.options import (
     TrainOptions,
     grouped,
 )
+from fedsofim.core.models import HEAD
+from fedsofim.files import check_free
 from fedsofim.progress import progress_bar
-from fedsofim.simulation.training import Run, train
+from fedsofim.simulation.run import RESULT
+from fedsofim.simulation.training import train
+from fedsofim.trained.folder import FILES
+
+CURVE = "curve.png"
+WRITTEN = (*FILES, RESULT, CURVE)
 
 
 @grouped
@@ -29,10 +37,13 @@ def run(
     deal: DealOptions,
     training: TrainOptions,
     scale: ScaleOptions,
-    out: Annotated[Path | None, typer.Option(help="Folder for result.json, params.npz and curve.png.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model, result.json and curve.png.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what --out holds already.")] = False,
     json_: Json = False,
 ) -> None:
     """Train under one budget in the simulator; what is not given follows from the recipe and public numbers."""
+    if out is not None:
+        check_free(out, WRITTEN, force)
     asked = budget.budget()
     steps, split = scale.steps(), scale.apply(deal.deal(data))
     chosen = training.chosen(split, asked)
@@ -40,15 +51,12 @@ def run(
     with progress_bar(f"{made.name} on {split.dataset.name}", training.rounds or chosen.rounds) as progress:
         result = train(split, made, asked, **training.arguments(), preparation=steps, progress=progress)
     if out is not None:
-        write(result, out)
+        result = replace(result, model_name="" if training.model == HEAD else training.model)
+        result.save(out, force=True)  # looked at before training
+        result.plot(out / CURVE)
     if json_:
-        print(json.dumps(result.summary()))
+        print(json.dumps(result.summary(), default=str))
         return
     tables.result(result)
     if out is not None:
-        print(f"wrote {out}/result.json, params.npz, curve.png")
-
-
-def write(result: Run, out: Path) -> None:
-    result.save(out)
-    result.plot(out / "curve.png")
+        print(f"wrote {', '.join(WRITTEN)} into {out}; next: fedsofim predict {out} TABLE --out predictions.csv")

@@ -19,12 +19,41 @@ def result(run: Any) -> None:
     """One run: accuracy by round and what it cost."""
     summary = run.summary()
     table = Table(title=f"{summary['method']} on {summary['dataset']} ({summary['partition']}), seed {summary['seed']}")
-    for t in summary["accuracy"]:
-        table.add_column(f"round {t}", justify="right")
-    table.add_row(*(f"{a:.2f}" for a in summary["accuracy"].values()))
+    shown = spread_out(list(summary["accuracy"]), max(1, (out.width - 1) // 12))
+    for t in shown:
+        table.add_column(f"round {t}", justify="right", no_wrap=True)
+    table.add_row(*(f"{summary['accuracy'][t]:.2f}" for t in shown))
     out.print(table)
+    served(summary)
     choices(summary)
     prices(summary)
+
+
+def spread_out(values: list[Any], most: int) -> list[Any]:
+    """At most so many of them, evenly, the last always.
+
+    >>> spread_out([10, 20, 30, 40, 50], 3), spread_out([10, 20], 3), spread_out([10, 20], 1)
+    ([10, 30, 50], [10, 20], [20])
+    """
+    if len(values) <= most:
+        return values
+    places = [round(i * (len(values) - 1) / max(most - 1, 1)) for i in range(most)] if most > 1 else [len(values) - 1]
+    return [values[i] for i in places]
+
+
+def served(summary: dict[str, Any]) -> None:
+    """The final accuracy in a line of its own, beside what costs nothing, and who is served worst."""
+    out.print(
+        f"[bold]final accuracy {summary['final_accuracy']:.2f} %[/] after round {summary['rounds']}; the commonest "
+        f"class alone: {summary['majority_accuracy']:.2f} %",
+        highlight=False,
+    )
+    known = {k: r for k, r in summary["recall"].items() if r is not None}
+    worst, best = min(known, key=lambda k: known[k]), max(known, key=lambda k: known[k])
+    out.print(f"by class: from {known[worst]:.2f} % ({worst}) to {known[best]:.2f} % ({best})", highlight=False)
+    for column, values in summary["groups"].items():
+        told = ", ".join(f"{group} {a:.2f} % of {n}" for group, (a, n) in values.items())
+        out.print(f"by {column}: {told}", highlight=False)
 
 
 def choices(summary: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedsofim.core.phase import Phase
-from fedsofim.core.preparation import Map, Released
+from fedsofim.core.preparation import Affine, Map, Released
 from fedsofim.errors import InputError, is_number
 
 LABEL = "feature moments"
@@ -47,8 +47,18 @@ class FeatureMoments:
 
     def fitted(self, released: Released, std: float) -> Map:
         """x -> (x - m)/s by what was released: the map every client applies to its own records."""
+        mean, scale = self._moments(released)
+        return lambda x: ((x - mean) / scale).astype(np.float32)
+
+    def affine(self, released: Released, std: float) -> Affine:
+        """The same as what is taken off and what is multiplied by."""
+        mean, scale = self._moments(released)
+        return mean, 1 / scale
+
+    def _moments(self, released: Released) -> Affine:
+        """m and s."""
         mean = np.asarray(released["first"], np.float64) * self.radius
         variance = np.asarray(released["second"], np.float64) * self.radius**2 - mean**2
         typical = max(float(np.mean(variance)), 1e-12)
         scale = np.sqrt(np.maximum(variance, _FLOOR * typical))
-        return lambda x: ((x - mean) / scale).astype(np.float32)
+        return mean, scale

@@ -3,6 +3,7 @@
 Most are one line: the client releases one gradient, the server is an optax optimizer (`server_method`).
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, wraps
@@ -41,6 +42,7 @@ class Method(NamedTuple):
     memory: Callable[[Any], Any] = _nothing
     setup: Setup | None = None
     note: str = ""  # what a reader of results must know, e.g. that a preset is not private as claimed
+    settings: tuple[tuple[str, Any], ...] = ()  # what it was made with, for the record
 
 
 P = ParamSpec("P")
@@ -48,7 +50,10 @@ P = ParamSpec("P")
 
 def remembered(factory: Callable[P, Method]) -> Callable[P, Method]:
     """A factory that gives the same Method for equal settings, so that its runs share one compiled program."""
-    kept = lru_cache(maxsize=64, typed=True)(factory)
+
+    @lru_cache(maxsize=64, typed=True)
+    def kept(*args: P.args, **kwargs: P.kwargs) -> Method:
+        return with_settings(factory(*args, **kwargs), factory, *args, **kwargs)
 
     @wraps(factory)
     def build(*args: P.args, **kwargs: P.kwargs) -> Method:
@@ -58,6 +63,13 @@ def remembered(factory: Callable[P, Method]) -> Callable[P, Method]:
             return factory(*args, **kwargs)
 
     return build
+
+
+def with_settings(method: Method, factory: Callable[..., Method], *args: Any, **kwargs: Any) -> Method:
+    """A method that knows what its factory was called with, defaults included."""
+    bound = inspect.signature(factory).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return method._replace(settings=tuple(bound.arguments.items()))
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,18 @@ class Plan:
     weights: Weights
     preparation: tuple[Step, ...] = ()
 
+    def __repr__(self) -> str:
+        """What it releases and costs, in a line."""
+        return (
+            f"<Plan of {self.method.name}: {self.rounds} rounds at {len(self.sizes)} clients, {self.releases} "
+            f"releases, {self.budget}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from fedsofim.core.summary import as_html
+
+        return as_html(self)
+
     @property
     def program(self) -> Program:
         """The program of the rounds."""

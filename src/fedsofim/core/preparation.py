@@ -27,6 +27,7 @@ from fedsofim.errors import InputError, is_number
 
 Map = Callable[[np.ndarray], np.ndarray]
 Released = Mapping[str, np.ndarray]
+Affine = tuple[np.ndarray, np.ndarray]  # what is taken off, and what is multiplied by: a matrix, or by feature
 
 RADIUS = 5.0
 CAP = 1.3
@@ -154,8 +155,12 @@ class ColumnScales:
         return door.sum(_sizes, clip=scales_norm(features), share=self.share, label="column scales")
 
     def fitted(self, released: Released, std: float) -> Map:
-        scale = 2.0 ** -_exponents(released, std)
+        _, scale = self.affine(released, std)
         return lambda x: (x * scale).astype(np.float32)
+
+    def affine(self, released: Released, std: float) -> Affine:
+        scale = 2.0 ** -_exponents(released, std)
+        return np.zeros_like(scale), scale
 
 
 MIXED, FAR = 2.5, 5.0
@@ -216,12 +221,15 @@ class Centred:
         return {"first": door.sum(lambda x, y: x, clip=1.0, share=self.share, label="feature mean")}
 
     def fitted(self, released: Released, std: float) -> Map:
+        mean, scale = self.affine(released, std)
+        return lambda x: _capped((x - mean) * scale)
+
+    def affine(self, released: Released, std: float) -> Affine:
         mean = np.asarray(released["first"], np.float64)
         whole = max(float(mean @ mean), 1e-30)
         square = min(max(whole - len(mean) * std**2, 0.0), 1.0)  # of the mean without its noise
         believed = min(square / whole, 1.0)
-        scale = 1 / math.sqrt(max(1 - believed * square, 0.01))
-        return lambda x: _capped((x - believed * mean) * scale)
+        return believed * mean, np.asarray(1 / math.sqrt(max(1 - believed * square, 0.01)))
 
 
 @dataclass(frozen=True)
@@ -252,6 +260,10 @@ class Whitened:
         return {"second": door.second_moment(vector, clip=clip, share=self.share, label="feature second moment")}
 
     def fitted(self, released: Released, std: float) -> Map:
+        mean, matrix = self.affine(released, std)
+        return lambda x: _capped((x - mean) @ matrix)
+
+    def affine(self, released: Released, std: float) -> Affine:
         moment = np.asarray(released["second"], np.float64)
         mean = moment[-1, :-1] / _HALF
         trace = max(1 - float(mean @ mean) + len(mean) * (std / _HALF) ** 2 / 2, 0.01)
@@ -259,8 +271,7 @@ class Whitened:
         values = np.maximum(values, 0.0) / trace
         shrunk = 1 / np.sqrt(values + self.damping)
         length = math.sqrt(max(float(np.sum(values * shrunk**2)), 1e-9))
-        matrix = (vectors * (shrunk / length)) @ vectors.T / math.sqrt(trace)
-        return lambda x: _capped((x - mean) @ matrix)
+        return mean, (vectors * (shrunk / length)) @ vectors.T / math.sqrt(trace)
 
 
 _HALF = 0.5

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from html import escape
 from typing import Any
 
 from fedsofim.core.accounting import Charge
@@ -54,3 +55,24 @@ def _part(p: Plan, c: Charge, multiplier: float) -> float | None:
     if p.mu is None or not math.isfinite(p.mu) or c.charged is not None:
         return None
     return c.ratio**2 * c.weight / multiplier**2 / p.mu**2
+
+
+def as_html(p: Plan) -> str:
+    """A plan for notebooks: the ledger as a table, and what it adds up to."""
+    heads = ("released", "times", "part of mu²", "noise std / clip")
+    rows = [
+        (e["what"], e["releases"], _shown(e["of_mu2"], ".1%"), _shown(e["multiplier"], ".4g"))
+        for e in privacy_summary(p)["ledger"]
+    ]
+    head = "".join(f"<th>{escape(h)}</th>" for h in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row) + "</tr>" for row in rows)
+    spent = stated(p.epsilon)
+    told = f"{spent:.6g} at delta {p.delta:g}" if isinstance(spent, float) else str(spent)
+    return (
+        f"<div><strong>Plan of {escape(p.method.name)}</strong>: {p.rounds} rounds at {len(p.sizes)} clients, epsilon "
+        f"{told}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _shown(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)

@@ -1,15 +1,20 @@
 """Rows of one file, or of one file per client -> a checked `Dataset`."""
 
+import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from fedsofim.data.cells import listed
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.labels import encode
 from fedsofim.data.rows import Rows, joined
-from fedsofim.errors import InputError
+from fedsofim.data.schema import Schema
+from fedsofim.errors import DataWarning, InputError
 
 SEED = 0
+MANY, FEW = 100, 20  # classes, and records of each, beyond and below which labels are taken for a quantity
 
 
 def assemble(
@@ -17,24 +22,39 @@ def assemble(
 ) -> Dataset:
     """Join the clients (one: yet to be split), number the labels, find or hold out a test set."""
     rows = _joined_parts(name, clients, test)
-    codes, table = _coded(name, {part: joined_rows.y for part, joined_rows in rows.items()})
+    codes, table, schema = _coded(name, rows)
+    _say_leaks(name, schema)
     sizes = [len(parts["train"].x) for parts in clients.values()]
     owner = np.repeat(np.arange(len(clients)), sizes)
     arrays = {f"x_{part}": part_rows.x for part, part_rows in rows.items()} | {f"y_{p}": y for p, y in codes.items()}
     notes = notes | ({"labels": table} if table else {})
+    person, groups = rows["train"].person, (rows["test"] if "test" in rows else rows["train"]).groups
     if "test" not in rows:
-        held = hold_out(name, arrays["y_train"], owner, holdout)
+        held = hold_out(name, arrays["y_train"], owner, holdout, person)
+        groups = {key: values[held] for key, values in groups.items()}
+        if len(clients) > 1:  # whose records are tested on is known: accuracy is told for each
+            groups["client"] = np.array(list(clients))[owner[held]]
+        person = None if person is None else person[~held]
         arrays |= {"x_test": arrays["x_train"][held], "y_test": arrays["y_train"][held]}
         arrays |= {"x_train": arrays["x_train"][~held], "y_train": arrays["y_train"][~held]}
         owner = owner[~held]
-        notes |= {"test": f"held out {held.sum()} of {len(held)} records ({holdout:g} of each label, seed {SEED})"}
-    if len(clients) == 1:
-        return Dataset.of(name, **arrays, notes=notes)
-    return Dataset.of(name, **arrays, owner=owner.astype(np.int32), notes=notes | {"clients": list(clients)})
+        of_what = "of each label" if rows["train"].person is None else "of the persons"
+        notes |= {"test": f"held out {held.sum()} of {len(held)} records ({holdout:g} {of_what}, seed {SEED})"}
+    more: dict[str, Any] = {"labels": tuple(table.values()), "person": person, "groups": groups}
+    more |= {"columns": rows["train"].columns, "schema": schema}
+    if len(clients) > 1:
+        more |= {"owner": owner.astype(np.int32)}
+        notes = notes | {"clients": list(clients)}
+    return Dataset.of(name, **arrays, notes=notes, **more)
 
 
-def hold_out(name: str, y: np.ndarray, owner: np.ndarray, fraction: float) -> np.ndarray:
+def hold_out(
+    name: str, y: np.ndarray, owner: np.ndarray, fraction: float, person: np.ndarray | None = None
+) -> np.ndarray:
     """Which records form the test set: the same fraction of every label, the same every time.
+
+    Where records have persons, that fraction of the persons, with all their records: whoever is trained on is not
+    tested on.
 
     >>> hold_out("toy", np.array([0] * 5 + [1] * 5), np.zeros(10, int), 0.2).sum()
     np.int64(2)
@@ -43,7 +63,10 @@ def hold_out(name: str, y: np.ndarray, owner: np.ndarray, fraction: float) -> np
         raise InputError(f"holdout is {fraction}; expected a fraction between 0 and 1, e.g. 0.2")
     order = np.random.default_rng(SEED).permutation(len(y))
     held = np.zeros(len(y), bool)
-    for label in np.unique(y):
+    if person is not None:
+        first = person[order][np.sort(np.unique(person[order], return_index=True)[1])]  # each once, in random order
+        held = np.isin(person, first[: int(len(first) * fraction)])
+    for label in np.unique(y) if person is None else ():
         same = order[y[order] == label]
         held[same[: int(len(same) * fraction)]] = True
     for client in np.unique(owner):  # a client keeps its records rather than lose them all
@@ -51,7 +74,8 @@ def hold_out(name: str, y: np.ndarray, owner: np.ndarray, fraction: float) -> np
         held[mine] &= not held[mine].all()
     if not held.any():
         raise InputError(
-            f"{name}: too few records per label to hold out {fraction:g} of them; give a test file (test=FILE)"
+            f"{name}: too few records per label to hold out {fraction:g} of them; give a test file with test=FILE "
+            "(--test FILE)"
         )
     return held
 
@@ -74,16 +98,68 @@ def _behind(first: Rows, parts: list[Rows]) -> Rows:
     if parts[0] is first:
         return joined(parts)
     together = joined([first, *parts])
-    return Rows(together.x[len(first.x) :], together.y[len(first.x) :], parts[0].origin, first.columns)
+    after = slice(len(first.x), None)
+    return replace(
+        parts[0],
+        x=together.x[after],
+        y=together.y[after],
+        columns=first.columns,
+        person=None if together.person is None else together.person[after],
+        groups={name: values[after] for name, values in together.groups.items()},
+    )
 
 
-def _coded(name: str, labels: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[int, Any]]:
-    """Labels that already count from 0 stay; all others are numbered in sorted order."""
+Coded = tuple[dict[str, np.ndarray], dict[int, Any], Schema | None]
+
+
+def _coded(name: str, rows: dict[str, Rows]) -> Coded:
+    """Labels by number, which label each number is, and the schema with that in it.
+
+    A schema's classes have the numbers of their order. Labels that already count from 0 stay; all others are numbered
+    in sorted order.
+    """
+    schema, labels = rows["train"].schema, {part: of_part.y for part, of_part in rows.items()}
+    if schema is not None and schema.label is not None and schema.label.classes:
+        return labels, dict(enumerate(schema.label.classes)), schema
+    codes, table = _numbered(name, labels)
+    classes = tuple(table.values()) or tuple(range(int(labels["train"].max()) + 1))
+    return codes, table, None if schema is None else _with_classes(schema, classes)
+
+
+def _with_classes(schema: Schema, classes: tuple[Any, ...]) -> Schema:
+    found = [replace(c, classes=classes, from_records=("classes",)) if c.kind == "label" else c for c in schema.columns]
+    return replace(schema, columns=tuple(found))
+
+
+def _say_leaks(name: str, schema: Schema | None) -> None:
+    """Ranges and categories that were read off the records are told by whoever has the schema; said once, in words."""
+    told = {} if schema is None else {c: tuple(w for w in what if w != "classes") for c, what in schema.leaks.items()}
+    said = [f"{' and '.join(what)} of '{column}'" for column, what in told.items() if what]
+    if said:
+        warnings.warn(
+            f"{name}: the schema's {listed(said)} were read off the private records, which epsilon does not cover; "
+            "replace them by public knowledge and delete from_records",
+            DataWarning,
+            stacklevel=2,
+        )
+
+
+def _numbered(name: str, labels: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[int, Any]]:
     train = labels["train"]
     known = np.unique(train)
+    _check_classes(name, train, known)
     if len(known) < 2:
         raise InputError(f"{name}: one class only ('{train[0]}'); a classifier needs two or more")
     numbers = all(part.dtype.kind == "i" for part in labels.values())
     if numbers and known[0] == 0 and known[-1] < 2 * len(known):
         return labels, {}
     return encode(name, labels)
+
+
+def _check_classes(name: str, labels: np.ndarray, known: np.ndarray) -> None:
+    """Hundreds of labels with a handful of records each are a quantity, or an id."""
+    if len(known) > MANY and len(labels) < FEW * len(known):
+        raise InputError(
+            f"{name}: {len(known)} different labels on {len(labels)} records: a quantity or an id, and no classes. "
+            "Put them into a few ranges first"
+        )

@@ -1,7 +1,9 @@
 """`load`: one name or path -> a checked `Dataset`."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fedsofim import extensions
 from fedsofim.data.assembly import assemble
@@ -9,9 +11,13 @@ from fedsofim.data.clients import read_clients
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.embedded import EMBEDDED, load_embedded
 from fedsofim.data.image_sources import IMAGE_SETS
+from fedsofim.data.in_memory import as_schema
+from fedsofim.data.named_features import find_features, is_features
 from fedsofim.data.npz import notes_of_npz
 from fedsofim.data.own_files import read_own
 from fedsofim.data.rows import Rows
+from fedsofim.data.schema import Schema
+from fedsofim.data.tables import is_table
 from fedsofim.errors import InputError, unknown
 
 HOLDOUT = 0.2
@@ -35,28 +41,36 @@ def load(
     test: str | Path | None = None,
     clients_from: str | Path | None = None,
     holdout: float = HOLDOUT,
+    schema: Any = None,
 ) -> Dataset:
     """Load a dataset known by name, or your own: a file, a folder of images, a folder of clients' files.
 
     label: the column of a table that holds the labels (default "label"); drop: columns to leave out.
+    schema: what a table's columns mean, as a file or a Schema (data/schema.py): text, categories, dates, gaps.
     test: a file with the test set; if neither it nor the data has one, `holdout` of each label is held out.
     clients_from: a folder with one file per client; the result's `owner` says whose each record is.
     A name may also be that of an installed package's dataset, or a Python file with a function of its own name.
-    source: a local copy of a set known by name.
+    Features of a known image set have names, like cifar10-resnet20 (named_features.py).
+    source: a local copy of what is known by name.
 
     >>> data = load("fashion")
     >>> data.x_train.shape, data.x_test.shape, data.classes
     ((60000, 80), (10000, 80), 10)
     """
+    described = as_schema(schema)
     if clients_from is not None:
-        return _load_clients(name_or_path, Path(clients_from), label, drop, test, holdout)
+        return _load_clients(name_or_path, Path(clients_from), label, drop, test, holdout, described)
     if not isinstance(name_or_path, str | Path | None):
         raise InputError(f"the dataset is {name_or_path!r}; expected a name or a path")
     if name_or_path is None:
         raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
     if name_or_path in names() or extensions.is_file(name_or_path):
-        return _load_known(str(name_or_path), source, (label, test))
+        return _load_known(str(name_or_path), source, {"label": label, "test": test, "schema": schema, "drop": drop})
     path = Path(name_or_path)
+    if is_features(name_or_path):
+        _refuse_for_own_files(str(name_or_path), {"label": label, "schema": schema, "drop": drop})
+        found = load(find_features(str(name_or_path), source), test=test, holdout=holdout)
+        return replace(found, name=str(name_or_path))
     if source is not None:
         raise InputError(f"source goes with a dataset known by name; {path} is a path already")
     if not path.exists() and not path.suffix and path.name == str(name_or_path):
@@ -64,12 +78,18 @@ def load(
     notes = {"source": path.name, **(notes_of_npz(path) if path.is_file() and path.suffix == ".npz" else {})}
     if path.is_dir():
         notes["features"] = "gradient histograms of the images resized to 32x32; no statistic of the data"
-    return assemble(path.stem, {"": read_own(path, label, drop)}, _test_rows(test, label, drop), holdout, notes)
+    rows = read_own(path, label, drop, described)
+    return assemble(path.stem, {"": rows}, _test_rows(test, label, drop, described), holdout, notes)
 
 
-def _load_known(name: str, source: str | Path | None, for_own_files: tuple) -> Dataset:
-    if any(option is not None for option in for_own_files):
-        raise InputError(f"{name} has its own labels and test set; label and test go with your own files")
+def _refuse_for_own_files(name: str, options: dict[str, Any]) -> None:
+    given = [key for key, value in options.items() if value is not None and value != ()]
+    if given:
+        raise InputError(f"{name} has its own labels and test set; {' and '.join(given)} go with your own files")
+
+
+def _load_known(name: str, source: str | Path | None, for_own_files: dict[str, Any]) -> Dataset:
+    _refuse_for_own_files(name, for_own_files)
     if name not in IMAGE_SETS and source is not None:
         raise InputError(f"{name} is a dataset by itself; it needs no source")
     if name in EMBEDDED:
@@ -81,8 +101,8 @@ def _load_known(name: str, source: str | Path | None, for_own_files: tuple) -> D
     local = f" --source {source}" if source else ""
     raise InputError(
         f"{name} is a set of images, and a linear head needs features. Extract them once: "
-        f"fedsofim features {name} --backbone resnet20 --out {name}.npz{local} (needs the extra torch; "
-        f"--backbone histograms needs none), then use --dataset {name}.npz"
+        f"fedsofim features {name} --backbone resnet20{local} (needs the extra torch; histograms instead of "
+        f"resnet20 needs none); then the dataset is called {name}-resnet20"
     )
 
 
@@ -93,17 +113,18 @@ def _load_clients(
     drop: Sequence[str],
     test: str | Path | None,
     holdout: float,
+    schema: Schema | None,
 ) -> Dataset:
     if name is not None and Path(name) != folder:
         raise InputError(f"got a dataset ({name}) and clients_from={folder}; give one of them")
-    clients = read_clients(folder, label, drop)
+    clients = read_clients(folder, label, drop, schema)
     notes = {"source": f"{len(clients)} clients' files in {folder.name}/"}
-    return assemble(folder.name, clients, _test_rows(test, label, drop), holdout, notes)
+    return assemble(folder.name, clients, _test_rows(test, label, drop, schema), holdout, notes)
 
 
-def _test_rows(test: str | Path | None, label: str | None, drop: Sequence[str]) -> Rows | None:
+def _test_rows(test: str | Path | None, label: str | None, drop: Sequence[str], schema: Schema | None) -> Rows | None:
     """The rows of a separate test file: its test part if it has one, else all of it."""
     if test is None:
         return None
-    parts = read_own(Path(test), label, drop)
+    parts = read_own(Path(test), label, drop, schema if is_table(Path(test)) else None)
     return parts.get("test", parts["train"])

@@ -78,6 +78,6 @@ def _explain_images(path: Path, arrays: dict[str, np.ndarray]) -> None:
     if "train_images" in arrays or ("x_train" in arrays and arrays["x_train"].ndim > 2):
         raise InputError(
             f"{path}: holds images; a linear head needs one row of features per record. Extract them first: "
-            f"fedsofim features {path} --backbone resnet20 --out features.npz, then use --dataset "
+            f"fedsofim features {path} --backbone resnet20 --out features.npz, then use "
             "features.npz"
         )

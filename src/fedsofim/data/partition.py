@@ -1,12 +1,17 @@
 """Who holds which record: IID and Dirichlet splits over clients, and how uneven they are."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedsofim.data.dataset import Dataset
-from fedsofim.errors import InputError, expect_whole, is_number
+from fedsofim.data.html import card
+from fedsofim.errors import DataWarning, InputError, expect_whole, is_number
+
+FEW = 20  # records: a client with fewer is said, unless somebody asked for it
+SEEDS = 2**32  # of NumPy's legacy generator
 
 
 @dataclass(frozen=True)
@@ -21,11 +26,41 @@ class Split:
     def sizes(self) -> tuple[int, ...]:
         return tuple(len(p) for p in self.parts)
 
+    def __repr__(self) -> str:
+        """Sizes and names, never a record."""
+        return f"<{self}>"
+
+    def __str__(self) -> str:
+        sizes = self.sizes
+        return (
+            f"Split of {self.dataset.name} ({self.description}): {len(sizes)} clients of {min(sizes)} to {max(sizes)} "
+            "records"
+        )
+
+    def _repr_html_(self) -> str:
+        sizes = self.sizes
+        facts = {
+            "clients": len(sizes),
+            "dealt": self.description,
+            "records": f"{sum(sizes):,} in all, {min(sizes):,} to {max(sizes):,} at a client",
+            "data": str(self.dataset),
+        }
+        return card(f"Split of {self.dataset.name}", facts)
+
 
 def split(
-    data: Dataset, clients: int = 20, alpha: float = 0.5, seed: int = 42, min_size: int = 1, *, iid: bool = False
+    data: Dataset,
+    clients: int = 20,
+    alpha: float = 0.5,
+    seed: int = 42,
+    min_size: int | None = None,
+    *,
+    iid: bool = False,
 ) -> Split:
     """Deal the training records out: Dirichlet(alpha) over classes, or evenly at random with iid=True.
+
+    A client of fewer than `min_size` records is an error; where nobody says how few, one of fewer than 20 is said.
+    Where records have persons, all of a person's go to one client.
 
     >>> from fedsofim.data.dataset import Dataset
     >>> d = Dataset.of("toy", x_train=np.ones((8, 1)), y_train=[0, 1] * 4, x_test=[[1.0]], y_test=[0])
@@ -36,14 +71,19 @@ def split(
         raise InputError(f"split got a {type(data).__name__}; expected a dataset, as fs.load gives one")
     if data.owner is not None:
         raise InputError(f"{data.name} came one file per client; it is split already, so use by_owner")
-    expect_whole("seed", seed, 0)
-    expect_whole("min_size", min_size, 0)
-    _check_clients(clients, len(data.y_train), min_size)
-    if iid:
-        return Split(data, evenly(len(data.y_train), clients, seed), f"iid, seed {seed}")
-    parts = dirichlet(data.y_train, clients, alpha, seed)
-    _check_sizes(parts, min_size, alpha, seed)
-    return Split(data, parts, f"dirichlet({alpha:g}), seed {seed}")
+    expect_whole("the split's seed", seed, 0)
+    if seed >= SEEDS:
+        raise InputError(f"the split's seed is {seed}; expected a whole number below 2**32")
+    least = 1 if min_size is None else min_size
+    expect_whole("min_size", least, 0)
+    _check_clients(clients, len(data.y_train), least)
+    parts = evenly(len(data.y_train), clients, seed) if iid else dirichlet(data.y_train, clients, alpha, seed)
+    parts = parts if data.person is None else _with_whole_persons(parts, data.person)
+    how = f"iid, seed {seed}" if iid else f"dirichlet({alpha:g}), seed {seed}"
+    _check_sizes(parts, least, how)
+    if min_size is None:
+        _say_small(data.name, parts, how)
+    return Split(data, parts, how)
 
 
 def by_owner(data: Dataset) -> Split:
@@ -116,12 +156,32 @@ def _check_clients(clients: int, records: int, min_size: int) -> None:
         raise InputError(f"{records} records cannot give {clients} clients {max(min_size, 1)} each; use fewer clients")
 
 
-def _check_sizes(parts: Sequence[np.ndarray], min_size: int, alpha: float, seed: int) -> None:
+def _with_whole_persons(parts: Sequence[np.ndarray], person: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Every person's records at the client that was dealt the first of them."""
+    holder = np.empty(len(person), np.int64)
+    for client, rows in enumerate(parts):
+        holder[rows] = client
+    _, first, who = np.unique(person, return_index=True, return_inverse=True)
+    at = holder[first][who]
+    return tuple(np.flatnonzero(at == client) for client in range(len(parts)))
+
+
+def _say_small(name: str, parts: Sequence[np.ndarray], how: str) -> None:
+    small = sorted(len(p) for p in parts if len(p) < FEW)
+    if small:
+        warnings.warn(
+            f"{name}: {len(small)} of {len(parts)} clients hold fewer than {FEW} records ({how}; least {small[0]}); "
+            "their noise is large; use fewer clients (--clients N), or deal evenly (--partition iid)",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _check_sizes(parts: Sequence[np.ndarray], min_size: int, how: str) -> None:
     sizes = [len(p) for p in parts]
     least = int(np.argmin(sizes))
     if sizes[least] < max(min_size, 1):
         raise InputError(
-            f"client {least} would hold {sizes[least]} records, fewer than {max(min_size, 1)}, under "
-            f"dirichlet({alpha:g}) with seed {seed} and {len(parts)} clients; use fewer clients, a larger alpha "
-            "or another seed"
+            f"client {least} would hold {sizes[least]} records, fewer than {max(min_size, 1)}, under {how} and "
+            f"{len(parts)} clients; use fewer clients, a larger alpha or another seed"
         )

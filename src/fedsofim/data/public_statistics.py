@@ -6,9 +6,11 @@ Statistics of the private records would have to be released with noise, and char
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from fedsofim.data.affine import Affine
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.extraction import Extractor
 from fedsofim.data.image_sources import public_images
@@ -98,11 +100,12 @@ def standardize_public(dataset: Dataset, stats: PublicStats | str | Path, *, whi
     how = "whitened" if whiten else "standardised"
     said = f"{how} by statistics of {stats.count} public images ({origin}): no privacy cost"
 
-    def apply(x: np.ndarray | None) -> np.ndarray | None:
-        return None if x is None else ((x - stats.mean) @ scale).astype(np.float32)
-
-    parts = {part: apply(getattr(dataset, part)) for part in ("x_train", "x_test", "x_val")}
-    return dataclasses.replace(dataset, **parts, notes={**dataset.notes, "standardised": said})  # pyright: ignore
+    if dataset.standardised is not None:
+        raise InputError(f"{dataset.name} is standardised by public statistics already; do it once")
+    by = Affine(stats.mean, scale)
+    features = {part: getattr(dataset, part) for part in ("x_train", "x_test", "x_val")}
+    parts: Any = {part: None if x is None else by(x) for part, x in features.items()}
+    return dataclasses.replace(dataset, **parts, standardised=by, notes={**dataset.notes, "standardised": said})
 
 
 def _whitening(cov: np.ndarray) -> np.ndarray:

@@ -1,11 +1,12 @@
 """Rows of one file of the user's own, checked while the file, row and column can still be named."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from fedsofim.data.schema import Schema
 from fedsofim.errors import InputError
 
 
@@ -17,6 +18,9 @@ class Rows:
     y: np.ndarray
     origin: str
     columns: tuple[str, ...] = ()
+    schema: Schema | None = None  # of a table; with classes in it, labels are their numbers
+    person: np.ndarray | None = None  # whose record it is, where the table says so
+    groups: Mapping[str, np.ndarray] = field(default_factory=dict)  # public groups that accuracy is told for
 
     @staticmethod
     def of(
@@ -79,7 +83,14 @@ def joined(parts: list[Rows]) -> Rows:
     parts = [_in_order(rows, first) for rows in parts]
     text = any(rows.y.dtype.kind == "U" for rows in parts)
     labels = [rows.y.astype(str) if text else rows.y for rows in parts]
-    return Rows(np.concatenate([rows.x for rows in parts]), np.concatenate(labels), first.origin, first.columns)
+    persons = [rows.person for rows in parts if rows.person is not None]
+    return replace(
+        first,
+        x=np.concatenate([rows.x for rows in parts]),
+        y=np.concatenate(labels),
+        person=np.concatenate(persons) if len(persons) == len(parts) else None,
+        groups={name: np.concatenate([rows.groups[name] for rows in parts]) for name in first.groups},
+    )
 
 
 def _in_order(rows: Rows, like: Rows) -> Rows:
@@ -93,7 +104,7 @@ def _in_order(rows: Rows, like: Rows) -> Rows:
                 + "; ".join(f"{word} {', '.join(c)}" for word, c in (("missing", missing), ("only here", extra)) if c)
             )
         order = [rows.columns.index(column) for column in like.columns]
-        return Rows(rows.x[:, order], rows.y, rows.origin, like.columns)
+        return replace(rows, x=rows.x[:, order], columns=like.columns)
     if rows.x.shape[1] != like.x.shape[1]:
         raise InputError(
             f"{rows.origin}: {rows.x.shape[1]} features per record, but {like.origin} has {like.x.shape[1]}"

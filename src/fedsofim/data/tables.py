@@ -1,134 +1,237 @@
-"""CSV and Parquet tables: one record per row, one column of labels, numbers in all others."""
+"""Tables into rows: by a public schema, or, where nobody gave one, numbers in every column but the label's."""
 
-import csv
+import math
+import re
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedsofim.data.cells import TABLES, Cells, listed, raise_all, read_cells
+from fedsofim.data.columns import encode, is_gap, plain_text, strangers, texts
 from fedsofim.data.rows import Rows
-from fedsofim.errors import InputError
+from fedsofim.data.schema import Column, Schema, numbers_only
+from fedsofim.errors import DataWarning, InputError
 
-DELIMITERS = ",;\t"
-EMPTY = ("", "nan", "null")  #: how a missing label is written
+EMPTY = ("", "nan", "null", "na", "n/a", "none")  #: how a missing label is written
+MANY = 100  # classes of a table; with more, a label is a quantity
+_COUNTS = re.compile(r"^$|^unnamed: \d+$|^index$|^rownames?$|^id$|^row(_?(id|nr|no|number))?$", re.IGNORECASE)
+_ID = re.compile(r"(^|[ _.-])(id|uuid|mrn)$|[a-z]Id$|[a-z]ID$")
 
 
-def read_csv(path: Path, label: str | None = None, drop: Sequence[str] = ()) -> Rows:
-    """A CSV file with a header line (separated by commas, semicolons or tabs).
+def read_table(path: Path, label: str | None = None, drop: Sequence[str] = (), schema: Schema | None = None) -> Rows:
+    """The rows of a file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _ = (Path(folder) / "pets.csv").write_text("weight,label\\n4,cat\\n30,dog\\n")
-    ...     rows = read_csv(Path(folder) / "pets.csv")
+    ...     rows = read_table(Path(folder) / "pets.csv")
     >>> rows.x.tolist(), rows.y.tolist()
     ([[4.0], [30.0]], ['cat', 'dog'])
     """
-    header, lines, cells = _cells(path)
-    _check_header(path, header)
-    chosen = _label_column(path, header, label)
-    labels = np.char.strip(np.array(cells[header.index(chosen)]))
-    empty = np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))
-    if len(empty):
-        raise InputError(f"{path}: line {lines[empty[0]]} has no label (column '{chosen}'); fill it or remove the line")
-    columns = _features(path, header, chosen, drop)
-    x = np.column_stack([_numbers(path, column, cells[header.index(column)], lines) for column in columns])
-    return Rows.of(x, _whole_numbers(labels), str(path), columns, lambda row: f"line {lines[row]}")
+    return rows_of(read_cells(path), label, drop, schema)
 
 
-def read_parquet(path: Path, label: str | None = None, drop: Sequence[str] = ()) -> Rows:
-    """A Parquet file; needs the extra `parquet`."""
-    try:
-        import pyarrow as pa  # pyright: ignore[reportMissingImports]
-        from pyarrow import parquet  # pyright: ignore[reportMissingImports]
-    except ImportError:
+def is_table(path: Path) -> bool:
+    return path.suffix.lower() in TABLES
+
+
+def rows_of(cells: Cells, label: str | None = None, drop: Sequence[str] = (), schema: Schema | None = None) -> Rows:
+    """The rows of a table that was read."""
+    for remark in cells.remarks:
+        warnings.warn(remark, DataWarning, stacklevel=2)
+    if schema is None:
+        return _undescribed(cells, label, drop)
+    if label is not None and (schema.label is None or schema.label.name != label):
+        schema = with_label(schema, label)
+    schema = without(schema, drop, cells.origin)
+    return _described(cells, schema)
+
+
+# --- with a schema ------------------------------------------------------------------------------------------
+
+
+def with_label(schema: Schema, label: str) -> Schema:
+    """The same with another label; what was the label is left out."""
+    columns = [replace(c, kind="drop", classes=(), from_records=()) if c.kind == "label" else c for c in schema.columns]
+    if label not in {c.name for c in columns}:
+        raise InputError(f"the schema has no column '{label}'; its columns: {listed([c.name for c in columns])}")
+    return replace(schema, columns=tuple(Column(name=label, kind="label") if c.name == label else c for c in columns))
+
+
+def without(schema: Schema, drop: Sequence[str], origin: str) -> Schema:
+    if strange := [name for name in drop if name not in {c.name for c in schema.columns}]:
+        raise InputError(f"{origin}: no column '{strange[0]}' to drop in the schema")
+    columns = tuple(Column(name=c.name, kind="drop") if c.name in drop else c for c in schema.columns)
+    return replace(schema, columns=columns)
+
+
+def _described(cells: Cells, schema: Schema) -> Rows:
+    if (column := schema.label) is None:
+        raise InputError(f"{cells.origin}: the schema has no column of kind label, which training needs")
+    if column.name not in cells.columns:
         raise InputError(
-            f"{path}: reading Parquet needs pyarrow, which is not installed: pip install 'fedsofim[parquet]'"
-        ) from None
-    try:
-        table = parquet.read_table(path)
-    except (pa.ArrowException, OSError) as problem:
-        raise InputError(f"{path}: not a readable Parquet file ({str(problem).splitlines()[0]})") from None
-    header = table.column_names
-    _check_header(path, header)
-    chosen = _label_column(path, header, label)
-    columns = _features(path, header, chosen, drop)
-    for column in (chosen, *columns):
-        _check_nulls(path, column, table[column].to_pylist() if table[column].null_count else [])
-    y = _label_values(path, chosen, table[chosen])
-    return Rows.of(np.column_stack([_arrow_numbers(path, c, table[c]) for c in columns]), y, str(path), columns)
+            f"{cells.origin}: no column '{column.name}', the schema's label; columns: {listed(cells.header)}"
+        )
+    if unknown := strangers(schema, cells):
+        raise InputError(
+            f"{cells.origin}: the schema says nothing of column {listed([repr(u) for u in unknown])}; "
+            "describe each, or say kind = 'drop'"
+        )
+    y = _labels(cells, schema, column)
+    encoded = encode(schema, cells)
+    for remark in encoded.remarks:
+        warnings.warn(f"{cells.origin}: {remark}", DataWarning, stacklevel=2)
+    return Rows(
+        encoded.x,
+        y,
+        cells.origin,
+        encoded.names,
+        schema=schema,
+        person=texts(cells, schema.person.name) if schema.person and schema.person.name in cells.columns else None,
+        groups={c.name: groups_of(schema, c, cells) for c in schema.inputs if c.group},
+    )
 
 
-def _cells(path: Path) -> tuple[list[str], list[int], list[tuple[str, ...]]]:
-    """The header, the line each record ends on, and the cells of each column as text."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            file.seek(0)
-            reader = csv.reader(file, delimiter=max(DELIMITERS, key=first.count), strict=True)
-            rows = [(reader.line_num, row) for row in reader if row]
-    except (csv.Error, UnicodeDecodeError) as problem:
-        raise InputError(f"{path}: not a readable CSV file in UTF-8 ({problem})") from None
-    if len(rows) < 2:
-        raise InputError(f"{path}: {len(rows)} lines; expected a header line and one line per record")
-    (_, header), *records = rows
-    for line, row in records:
-        if len(row) != len(header):
-            raise InputError(f"{path}: line {line} has {len(row)} cells but the header has {len(header)}")
-    columns = list(zip(*(row for _, row in records), strict=True))
-    return [name.strip() for name in header], [line for line, _ in records], columns
+def groups_of(schema: Schema, column: Column, cells: Cells) -> np.ndarray:
+    """The group of each record, in words; what the schema does not list is one group."""
+    empty = is_gap(schema)
+    known = set(column.categories)
+
+    def word(cell: Any) -> str:
+        if empty(cell):
+            return "(missing)"
+        text = plain_text(cell)
+        return text if not known or text in known else "(unknown)"
+
+    return np.array([word(cell) for cell in cells.columns[column.name]], dtype=str)
 
 
-def _check_header(path: Path, header: list[str]) -> None:
-    if all(_is_number(name) for name in header):
-        raise InputError(f"{path}: the first line holds numbers; expected the names of the columns")
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise InputError(f"{path}: column '{twice[0]}' occurs more than once in the header")
+def _labels(cells: Cells, schema: Schema, column: Column) -> np.ndarray:
+    """Labels as their class's number, by the schema's classes; where it lists none, as they are written."""
+    found = [plain_text(cell) for cell in cells.columns[column.name]]
+    empty = is_gap(schema)
+    problems = [_no_label(cells, i, column.name) for i, text in enumerate(found) if empty(text)]
+    if not column.classes:
+        raise_all(cells.origin, problems)
+        values = _whole_numbers(np.array(found))
+        check_classes(cells.origin, column.name, np.unique(values))
+        return Rows.of(np.zeros((len(values), 1)), values, cells.origin, place=cells.place).y
+    number = {plain_text(value): i for i, value in enumerate(column.classes)}
+    strange = [i for i, text in enumerate(found) if text not in number and not empty(text)]
+    problems += [
+        f"{cells.place(i)}, column '{column.name}' has label '{found[i]}'; expected one of {listed(column.classes)}"
+        for i in strange
+    ]
+    raise_all(cells.origin, problems)
+    return np.array([number[text] for text in found], np.int64)
 
 
-def _label_column(path: Path, header: list[str], label: str | None) -> str:
+def _no_label(cells: Cells, row: int, column: str) -> str:
+    return f"{cells.place(row)} has no label (column '{column}'); fill it or remove the line"
+
+
+# --- without ------------------------------------------------------------------------------------------------
+
+
+def _undescribed(cells: Cells, label: str | None, drop: Sequence[str]) -> Rows:
+    chosen = _label_column(cells, label)
+    columns = _features(cells, chosen, drop)
+    labels = np.array([plain_text(cell) for cell in cells.columns[chosen]])
+    problems = [_no_label(cells, i, chosen) for i in np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))]
+    raise_all(cells.origin, problems)
+    y = _whole_numbers(labels)
+    check_classes(cells.origin, chosen, np.unique(y))
+    x = _numbers(cells, columns)
+    _check_ids(cells, columns, x)
+    rows = Rows.of(x, y, cells.origin, columns, cells.place)
+    return replace(rows, schema=numbers_only(columns, chosen))
+
+
+def check_classes(origin: str, label: str, classes: Sequence[Any] | np.ndarray) -> None:
+    """A table's label with very many values is a quantity, or an id."""
+    if len(classes) > MANY:
+        raise InputError(
+            f"{origin}: column '{label}' has {len(classes)} different values, so it is a quantity or an id and no "
+            f"class; expected at most {MANY} classes. Choose another label (--label NAME), or put its values into "
+            "a few ranges first"
+        )
+
+
+def _label_column(cells: Cells, label: str | None) -> str:
     chosen = "label" if label is None else label
-    if chosen not in header:
-        near = get_close_matches(chosen, header, n=1)
+    if chosen not in cells.columns:
+        near = get_close_matches(chosen, cells.header, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise InputError(
-            f"{path}: no column '{chosen}'{hint} Say which column holds the labels with label=NAME "
-            "(--label NAME); "
-            f"columns: {', '.join(header[:20])}{', ...' * (len(header) > 20)}"
+            f"{cells.origin}: no column '{chosen}'{hint} Say which column holds the labels with label=NAME "
+            f"(--label NAME); columns: {listed(cells.header)}"
         )
     return chosen
 
 
-def _features(path: Path, header: list[str], label: str, drop: Sequence[str]) -> tuple[str, ...]:
-    strange = [name for name in drop if name not in header]
+def _features(cells: Cells, label: str, drop: Sequence[str]) -> tuple[str, ...]:
+    strange = [name for name in drop if name not in cells.columns]
     if strange:
-        raise InputError(f"{path}: no column '{strange[0]}' to drop; columns: {', '.join(header[:20])}")
-    columns = tuple(name for name in header if name != label and name not in drop)
+        raise InputError(f"{cells.origin}: no column '{strange[0]}' to drop; columns: {listed(cells.header)}")
+    columns = tuple(name for name in cells.header if name != label and name not in drop)
     if not columns:
-        raise InputError(f"{path}: no column of features beside the label '{label}'")
+        raise InputError(f"{cells.origin}: no column of features beside the label '{label}'")
     return columns
 
 
-def _numbers(path: Path, column: str, cells: tuple[str, ...], lines: list[int]) -> np.ndarray:
-    try:
-        return np.fromiter(map(float, cells), np.float64, len(cells))
-    except ValueError:
-        row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
-        found = f"text '{cells[row]}'" if cells[row].strip() else "an empty cell"
-        raise InputError(
-            f"{path}: line {lines[row]}, column '{column}' holds {found}; expected a number. Fix it, or "
-            f"leave the column out with drop=['{column}'] (--drop {column})"
-        ) from None
+def _numbers(cells: Cells, columns: Sequence[str]) -> np.ndarray:
+    """The features, float32's range checked; else everything that is no number, in one error."""
+    x, problems = np.zeros((len(cells), len(columns))), []
+    for j, name in enumerate(columns):
+        for i, cell in enumerate(cells.columns[name]):
+            try:
+                x[i, j] = float(cell)
+            except (TypeError, ValueError):
+                problems.append(f"{cells.place(i)}, column '{name}' {_found(cell)}{_way_out(name)}")
+                continue
+            if not abs(x[i, j]) < 3.4e38:
+                value = x[i, j] if math.isnan(x[i, j]) else math.copysign(math.inf, x[i, j])
+                problems.append(f"{cells.place(i)}, column '{name}' is {value}; remove or fill it")
+    if problems:
+        problems.append(
+            "text, categories, dates and gaps need a schema: fedsofim schema TABLE > schema.toml, completed by you, "
+            "then schema='schema.toml' (--schema schema.toml)"
+        )
+    raise_all(cells.origin, problems)
+    return x
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+def _found(cell: Any) -> str:
+    if cell is None:
+        return "is empty; expected a number"
+    return f"holds text '{cell}'; expected a number" if str(cell).strip() else "holds an empty cell; expected a number"
+
+
+def _way_out(column: str) -> str:
+    return f". Fix it, or leave the column out with drop=['{column}'] (--drop {column})"
+
+
+def _check_ids(cells: Cells, columns: Sequence[str], x: np.ndarray) -> None:
+    """A column that only counts the rows is no feature; one that is called an id and never repeats may be none."""
+    for j, name in enumerate(columns):
+        counts = len(x) > 2 and bool(np.all(np.diff(x[:, j]) == 1)) and x[0, j] in (0, 1)
+        if counts and _COUNTS.search(name):
+            raise InputError(
+                f"{cells.origin}: column '{name}' only counts the rows, as a data frame's index does; leave it out "
+                f"with drop=['{name}'] (--drop '{name}')"
+            )
+        if (_ID.search(name) or _COUNTS.search(name)) and len(np.unique(x[:, j])) == len(x) > 2:
+            warnings.warn(
+                f"{cells.origin}: column '{name}' looks like an id and became a feature; leave it out with "
+                f"drop=['{name}'] (--drop '{name}')",
+                DataWarning,
+                stacklevel=2,
+            )
 
 
 def _whole_numbers(labels: np.ndarray) -> np.ndarray:
@@ -137,26 +240,3 @@ def _whole_numbers(labels: np.ndarray) -> np.ndarray:
         return labels.astype(np.float64)
     except ValueError:
         return labels
-
-
-def _check_nulls(path: Path, column: str, values: list[Any]) -> None:
-    if None in values:
-        raise InputError(f"{path}: row {values.index(None)}, column '{column}' is empty; remove or fill it first")
-
-
-def _label_values(path: Path, column: str, values: Any) -> np.ndarray:
-    plain = np.array(values.to_pylist())
-    if plain.dtype.kind not in "fiubU":
-        raise InputError(f"{path}: label column '{column}' holds {values.type}; expected whole numbers or text")
-    return plain
-
-
-def _arrow_numbers(path: Path, column: str, values: Any) -> np.ndarray:
-    plain = values.to_numpy()
-    if plain.dtype == bool or plain.dtype.kind in "fiu":
-        return plain.astype(np.float64)
-    raise InputError(
-        f"{path}: row 0, column '{column}' holds {values.type} ('{values[0].as_py()}'); expected numbers. "
-        "Fix it, or "
-        f"leave the column out with drop=['{column}'] (--drop {column})"
-    )

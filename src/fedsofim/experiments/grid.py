@@ -9,18 +9,19 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from fedsofim import extensions, methods, recipes
+from fedsofim import methods, recipes
 from fedsofim.core.budget import NO_PRIVACY, Budget, stated
+from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.models import HEAD, make_model
 from fedsofim.core.plan import Trust, Weights
-from fedsofim.data import load
+from fedsofim.core.preparation import Step
 from fedsofim.data.dataset import Dataset
-from fedsofim.data.loading import names as dataset_names
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.errors import InputError, expect_whole, one_of
+from fedsofim.experiments.identities import method_identity, model_identity
+from fedsofim.experiments.reading import AS_IT_IS, Reading, digest
 
 KINDS = ("dirichlet", "iid", "owner")
 
@@ -39,17 +40,46 @@ class Partition:
 
     @property
     def label(self) -> str:
-        """The name it has in tables.
+        """The name it has in tables, where no other has the same (`labels_of`).
 
         >>> Partition().label, Partition("iid").label
         ('dirichlet(0.5)', 'iid')
         """
         return f"dirichlet({self.alpha:g})" if self.kind == "dirichlet" else self.kind
 
+    @property
+    def full_label(self) -> str:
+        """With all that tells two partitions apart."""
+        return self.label if self.kind == "owner" else f"{self.label}, {self.clients} clients, seed {self.seed}"
+
     def deal(self, data: Dataset) -> Split:
         if self.kind == "owner":
             return by_owner(data)
         return split(data, self.clients, self.alpha, self.seed, iid=self.kind == "iid")
+
+
+def labels_of(partitions: Sequence[Partition]) -> dict[Partition, str]:
+    """Short names where they tell all apart, full ones where they do not.
+
+    >>> list(labels_of([Partition("iid", 5), Partition("iid", 9)]).values())
+    ['iid, 5 clients, seed 42', 'iid, 9 clients, seed 42']
+    """
+    short = [p.label for p in partitions]
+    return {p: p.label if short.count(p.label) == 1 else p.full_label for p in partitions}
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """A preparation by hand: `none`, or feature moments by a share of the budget."""
+
+    share: float = 0.0  # 0: nothing is done to the features
+    radius: float = 10.0
+
+    def __post_init__(self) -> None:
+        self.steps()
+
+    def steps(self) -> tuple[Step, ...]:
+        return (FeatureMoments(self.share, self.radius),) if self.share else ()
 
 
 @dataclass(frozen=True)
@@ -89,10 +119,13 @@ class Experiment:
     weights: Weights | None = None
     model: str = HEAD  # by name or file
     about: str = ""
+    reading: Reading = AS_IT_IS
+    standardize: Standardize | None = None  # None: as the recipe has it
 
     def __post_init__(self) -> None:
-        for what in ("datasets", "entries", "epsilons", "seeds", "partitions"):
+        for what in ("datasets", "entries", "epsilons", "seeds"):
             _distinct(self.name, what, [getattr(v, "label", v) for v in getattr(self, what)])
+        _distinct(self.name, "partitions", [p.full_label for p in self.partitions])
         for epsilon in self.epsilons:
             budget_at(epsilon, self.delta)
         if self.rounds is not None:
@@ -130,12 +163,18 @@ class Point:
     trust: Trust
     weights: Weights | None
     model: str
+    standardize: Standardize | None = None
+    place: str = ""  # the partition's name in tables
 
     @property
     def id(self) -> str:
-        """Equal for equal runs, so that finished work is recognised; a file counts by what it holds."""
+        """Equal for equal runs, so that finished work is recognised; a file counts by what it holds.
+
+        What was added later counts only where it is used, so that older rows keep their ids.
+        """
         code = {"method": method_identity(self.method), "model": model_identity(self.model)}
-        return hashlib.sha256(json.dumps(self.plain() | code, sort_keys=True).encode()).hexdigest()[:16]
+        plain = {k: v for k, v in self.plain().items() if k != "place" and (k != "standardize" or v is not None)}
+        return hashlib.sha256(json.dumps(plain | code, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def budget(self) -> Budget:
@@ -148,7 +187,7 @@ class Point:
 
 def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
     """Every run, with seeds innermost and budgets of equal settings together: they share one compiled program."""
-    e, out = experiment, []
+    e, out, places = experiment, [], labels_of(experiment.partitions)
     for dataset, partition, entry in itertools.product(e.datasets, e.partitions, e.entries):
         settings = {epsilon: resolved(entry, epsilon) for epsilon in e.epsilons}
         order = sorted(e.epsilons, key=lambda epsilon: _first_equal(settings, epsilon))
@@ -170,6 +209,8 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
                     trust=e.trust,
                     weights=e.weights,
                     model=e.model,
+                    standardize=e.standardize,
+                    place=places[partition],
                 )
             )
     return out
@@ -186,46 +227,9 @@ def resolved(entry: Entry, epsilon: float) -> dict[str, Any]:
     return {k: float(v) if type(v) is int and real(k) else v for k, v in settings.items()}
 
 
-def digest(data: Dataset) -> str:
-    """A fingerprint of the records: the same name with other contents is another experiment."""
-    sha = hashlib.sha256()
-    for part in (data.x_train, data.y_train, data.x_test, data.y_test):
-        sha.update(part.tobytes())
-    return sha.hexdigest()[:16]
-
-
-def read_dataset(name: str, folder: Path = Path()) -> Dataset:
-    """A dataset of an experiment: known by name, or a file given relative to the experiment's own folder."""
-    if name in dataset_names():
-        return load(name)
-    path = (folder / name).resolve()
-    if not path.exists():
-        raise InputError(
-            f"{path}: no such file. It holds frozen features; make it with: fedsofim features "
-            f"{_source(path.stem)} --out {path} (or change the experiment's datasets)"
-        )
-    return load(path)
-
-
-def _source(stem: str) -> str:
-    """'cifar10_resnet20' -> 'cifar10 --backbone resnet20'."""
-    images, _, backbone = stem.partition("_")
-    return f"{images} --backbone {backbone or 'resnet20'}"
-
-
 def _first_equal(settings: dict[float, dict[str, Any]], epsilon: float) -> int:
     values = list(settings.values())
     return values.index(settings[epsilon])
-
-
-def method_identity(name: str) -> str:
-    """A method as it is now: a stranger's counts by what its file holds, or by its package's version."""
-    return name if name in methods.PUBLISHED else extensions.identity("method", name)
-
-
-def model_identity(name: str) -> str:
-    """The same of a model."""
-    return name if name == HEAD else extensions.identity("model", name)
 
 
 def budget_at(epsilon: float, delta: float) -> Budget:

@@ -9,11 +9,14 @@ from typing import Any
 
 from fedsofim import extensions
 from fedsofim.core.budget import budget_of
-from fedsofim.errors import InputError, unknown
-from fedsofim.experiments.grid import Entry, Experiment, Partition
+from fedsofim.errors import InputError, is_number, unknown
+from fedsofim.experiments.grid import Entry, Experiment, Partition, Standardize
+from fedsofim.experiments.reading import Reading
+from fedsofim.methods import spelled
 
 _KEYS = ("name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", "rounds",
-         "clip", "trust", "weights", "model", "recipe")  # fmt: skip
+         "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout", "clients_from",
+         "standardize")  # fmt: skip
 _OWN = ("method", "sweep", "search", "recipe")  # of a method's table; all other keys are the method's settings
 
 
@@ -21,6 +24,7 @@ def read_experiment(path: Path) -> Experiment:
     """The experiment a TOML file describes; `tuned`, datasets and Python files are found relative to that file."""
     table = read_toml(path)
     _known(f"key in {path.name}", table, _KEYS)
+    table = _with_clients(path, table)
     for needed in ("datasets", "epsilons"):
         if needed not in table:
             raise InputError(f"{path}: {needed} is missing; expected a list")
@@ -30,15 +34,52 @@ def read_experiment(path: Path) -> Experiment:
     chosen = tuple([e for e in entries if e.label not in labels] + own)
     rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights", "recipe") if k in table}
     rest |= {"model": _beside(path, table["model"])} if "model" in table else {}
+    rest |= {"standardize": _standardize(path, table["standardize"])} if "standardize" in table else {}
     return Experiment(
         name=table.get("name", path.stem),
         datasets=tuple(_list(path, table, "datasets", str)),
         entries=chosen,
         epsilons=tuple(_epsilon(path, "epsilons", e) for e in _list(path, table, "epsilons", (int, float, str))),
         seeds=tuple(_list(path, table | {"seeds": table.get("seeds", [0, 1, 2])}, "seeds", int)),
-        partitions=tuple(_partition(path, p) for p in table.get("partitions", [{}])),
+        partitions=tuple(p for given in table.get("partitions", [{}]) for p in _partitions(path, given)),
+        reading=_reading(path, table),
         **rest,
     )
+
+
+def _with_clients(path: Path, table: dict[str, Any]) -> dict[str, Any]:
+    """A folder of clients' files is the experiment's one dataset, dealt already."""
+    if "clients_from" not in table:
+        return table
+    if both := [key for key in ("datasets", "partitions") if key in table]:
+        raise InputError(f"{path}: clients_from and {' and '.join(both)} contradict each other; give one of them")
+    return table | {"datasets": [table["clients_from"]], "partitions": [{"kind": "owner"}]}
+
+
+_READING = {"label": str, "drop": list, "schema": str, "test": str, "holdout": float, "clients_from": str}
+
+
+def _reading(path: Path, table: dict[str, Any]) -> Reading:
+    given = {key: table[key] for key in _READING if key in table}
+    for key, value in given.items():
+        kind = _READING[key]
+        if not (is_number(value) if kind is float else isinstance(value, kind)):
+            expected = {str: "text", list: "a list of columns", float: "a number"}[kind]
+            raise InputError(f"{path}: {key} is {value!r}; expected {expected}")
+    return Reading(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+
+
+def _standardize(path: Path, given: Any) -> Standardize | None:
+    if given == "recipe":
+        return None
+    if given == "none":
+        return Standardize()
+    if not isinstance(given, dict) or not set(given) <= {"share", "radius"} or "share" not in given:
+        raise InputError(
+            f"{path}: standardize is {given!r}; expected 'recipe', 'none', or {{ share = 0.05, radius = 10 }} for "
+            "feature moments by that share of the budget"
+        )
+    return Standardize(**given)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -80,11 +121,14 @@ def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:
         yield from _entries(found, label, given)
 
 
-def _partition(path: Path, given: Any) -> Partition:
+def _partitions(path: Path, given: Any) -> Iterable[Partition]:
+    """A table of a partition; a list in it makes one partition for each of its values."""
     if not isinstance(given, dict):
         raise InputError(f"{path}: partitions holds {given!r}; expected tables like {{kind = 'iid', clients = 20}}")
     _known("key of a partition", given, [f.name for f in fields(Partition)])
-    return Partition(**given)
+    values = [value if isinstance(value, list) else [value] for value in given.values()]
+    for chosen in itertools.product(*values):
+        yield Partition(**dict(zip(given, chosen, strict=True)))
 
 
 def _epsilon(path: Path, where: str, value: Any) -> float:
@@ -96,7 +140,7 @@ def _epsilon(path: Path, where: str, value: Any) -> float:
 
 def _beside(path: Path, name: Any) -> str:
     """A method or model by its name, or by its file, which is found from the experiment's."""
-    return str((path.parent / str(name)).resolve()) if extensions.is_file(name) else str(name)
+    return str((path.parent / str(name)).resolve()) if extensions.is_file(name) else str(spelled(name))
 
 
 def _list(path: Path, table: dict[str, Any], key: str, kind: Any) -> list[Any]:

@@ -36,8 +36,26 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     path = folder / RUNS
     if not path.exists():
         return []
-    lines = path.read_bytes()[: _whole_bytes(path)].splitlines()
-    return [json.loads(line) for line in lines if line]
+    return read_lines(path)
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a journal; one that is damaged is an error that says which."""
+    lines = path.read_bytes()[: _whole_bytes(path)].split(b"\n")
+    return [_read(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+
+def _read(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+        if not isinstance(found, dict):
+            raise ValueError("no JSON object")
+    except ValueError as problem:
+        raise InputError(
+            f"{path}: line {number} is damaged ({problem}); delete that line, and the command that wrote it does "
+            "its work again"
+        ) from None
+    return found
 
 
 def _whole_bytes(path: Path) -> int:
@@ -52,7 +70,9 @@ def only_process(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"{out}: another process is writing there; wait for it or choose another --out") from None
+            raise InputError(
+                f"{out}: another process is writing there; wait for it or choose another folder (--out)"
+            ) from None
         yield
 
 

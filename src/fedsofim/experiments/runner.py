@@ -4,71 +4,122 @@ A line is written and synced before the next run starts, so a kill at any moment
 the same call then goes on with what is missing. Equal runs are bit-identical, so a resumed grid ends in the same rows.
 """
 
-import importlib.metadata
 import json
 import math
-import os
-import platform
 import time
-from functools import lru_cache
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim import native
 from fedsofim.core.models import HEAD, make_model
 from fedsofim.core.plan import Plan
 from fedsofim.core.summary import privacy_summary
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, statistics
-from fedsofim.experiments.grid import Experiment, Point, digest, points, read_dataset
+from fedsofim.experiments.grid import Experiment, Point, labels_of, points
 from fedsofim.experiments.journal import GRID, RUNS, append, mend, only_process, read_runs, to_text
+from fedsofim.experiments.kept_models import model_folder, save_point
+from fedsofim.experiments.reading import digest, read_datasets
+from fedsofim.experiments.versions import code_of
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
 from fedsofim.recipes import settings_in
 from fedsofim.simulation import sweep, training
+from fedsofim.simulation.environment import environment
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import all_finite
 from fedsofim.simulation.training import Given, choices_for
 
 
-def run_experiment(experiment: Experiment, out: Path, folder: Path = Path()) -> int:
+class Conduct(NamedTuple):
+    """How a grid is run; nothing here changes a row."""
+
+    source: Path | None = None  # of features known by name
+    models: bool = False  # keep every run's model too
+    again: bool = False  # run anew what another version of the engine made
+    say: Callable[[str], None] = lambda words: None
+
+
+def run_experiment(experiment: Experiment, out: Path, folder: Path = Path(), conduct: Conduct = Conduct()) -> int:
     """Run what is not finished yet; the number of runs done now. `folder` is where relative datasets start."""
-    data = {name: read_dataset(name, folder) for name in experiment.datasets}
+    data = read_datasets(experiment.datasets, folder, experiment.reading, conduct.source)
     todo = points(experiment, data)
     out.mkdir(parents=True, exist_ok=True)
     with only_process(out):
         _write_grid(experiment, out, todo, data)
         mend(out / RUNS)
-        finished = {run["id"] for run in read_runs(out)}
-        missing = [point for point in todo if point.id not in finished]
+        missing = unfinished(todo, read_runs(out), out, conduct)
         splits = _Splits({d.name: d for d in data.values()})
         with progress_bar(f"{experiment.name}, {len(todo)} runs", len(todo)) as progress:
             for done, point in enumerate(missing, start=len(todo) - len(missing) + 1):
-                append(out / RUNS, run_point(point, splits(point)))
+                append(out / RUNS, run_point(point, splits(point), out if conduct.models else None))
                 progress.at(done)
     return len(missing)
 
 
-def run_point(point: Point, split: Split) -> dict[str, Any]:
-    """One run as plain data: what was asked, what came out, what it cost, and where it ran."""
+def unfinished(todo: list[Point], rows: list[dict[str, Any]], out: Path, conduct: Conduct) -> list[Point]:
+    """The runs to do: those without a row, and those whose row a changed method made. Others are said and kept."""
+    last = {row["id"]: row for row in rows}
+    changed, older, missing = [], [], []
+    for point in todo:
+        row = last.get(point.id)
+        kinds = {} if row is None else _differs(row, point)
+        changed += [point] if "method" in kinds else []
+        older += [point] if kinds and "method" not in kinds else []
+        lacks = conduct.models and not model_folder(out, point).is_dir()
+        if row is None or "method" in kinds or (kinds and conduct.again) or lacks:
+            missing.append(point)
+    if changed:
+        conduct.say(
+            f"{len(changed)} rows were made by another version of their method and are run again: {_named(changed)}"
+        )
+    if older:
+        what = "are run again" if conduct.again else "count as finished; --again runs them anew"
+        conduct.say(f"{len(older)} rows were made by another version of the engine and {what}: {_named(older)}")
+    known, now = {point.id for point in todo}, {(p.dataset, p.label): p.digest for p in todo}
+    strange = [
+        r for r in rows if r["id"] not in known and now.get((r["dataset"], r["label"]), r["digest"]) != r["digest"]
+    ]
+    if strange:
+        conduct.say(f"{len(strange)} rows are of other records under the same name; they are left in place and ignored")
+    return missing
+
+
+def _differs(row: dict[str, Any], point: Point) -> set[str]:
+    """Which code has changed since a row was made; a row from before that was written down counts as the engine's."""
+    if "code" not in row:
+        return {"engine"}
+    return {kind for kind, digest_ in code_of(point.method).items() if row["code"].get(kind) != digest_}
+
+
+def _named(found: list[Point]) -> str:
+    names = list(dict.fromkeys(f"{p.label} at epsilon {p.epsilon:g}" for p in found))
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, Any]:
+    """One run as plain data: what was asked, what came out, what it cost, where it ran. `out`: keep its model there."""
     plan, hyper = planned(point, split)
     began = time.perf_counter()
-    seen, _ = prepare(plan, split, point.seed)
+    seen, made = prepare(plan, split, point.seed)
     params, trace = sweep.simulate_with(plan, seen, point.seed, hyper)
     seconds = time.perf_counter() - began
     predicted = np.asarray(plan.model.logits(params, jnp.asarray(seen.dataset.x_test))).argmax(axis=-1)
+    if out is not None:
+        save_point(out, point, plan, split, params, made, trace)
     return {
         "id": point.id,
         **point.plain(),
+        "code": code_of(point.method),
         "rounds": plan.rounds,
         "clip": plan.clip,
         "weights": plan.weights,
+        "used": settings_in(_chosen(point, split), point.method, point.settings),
         "preparation": [str(step) for step in plan.preparation],
-        "partition": point.partition.label,
+        "partition": point.place or point.partition.label,
         "accuracy": [round(float(a), 4) for a in trace.accuracy],
         "loss": [round(float(v), 6) if math.isfinite(v) else None for v in trace.loss],
         "finite": all_finite(params),
@@ -79,16 +130,22 @@ def run_point(point: Point, split: Split) -> dict[str, Any]:
     }
 
 
+def _chosen(point: Point, split: Split) -> Any:
+    return choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, head=point.model == HEAD)
+
+
 def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
     """The plan of a run, and the numbers of its method that are not compiled in."""
-    chosen = choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, head=point.model == HEAD)
-    fixed, numbers, hyper = sweep.divided(settings_in(chosen, point.method, point.settings), point.method)
+    fixed, numbers, hyper = sweep.divided(
+        settings_in(_chosen(point, split), point.method, point.settings), point.method
+    )
     given = Given(
         method=sweep.sweepable(point.method, fixed, numbers),
         rounds=point.rounds,
         clip=point.clip,
         weights=point.weights,
         model=None if point.model == HEAD else make_model(point.model),
+        preparation=None if point.standardize is None else point.standardize.steps(),
     )
     return training.planned(split, point.budget, recipe=point.recipe, trust=point.trust, given=given)[0], hyper
 
@@ -108,37 +165,37 @@ class _Splits:
 
 def _write_grid(experiment: Experiment, out: Path, todo: list[Point], data: dict[str, Dataset]) -> None:
     """What belongs to this experiment, for whoever reads the folder: run ids, test labels, who holds what."""
+    places = labels_of(experiment.partitions)
     grid = {
         "experiment": experiment.plain(),
         "ids": [point.id for point in todo],
+        "points": [_point(point) for point in todo],
         "labels": {d.name: to_text(d.y_test) for d in data.values()},
-        "partitions": [_dealt(d, p) for d in data.values() for p in experiment.partitions],
+        "classes": {d.name: list(map(str, d.class_names)) for d in data.values()},
+        "groups": {d.name: {column: _coded(v) for column, v in d.groups.items()} for d in data.values()},
+        "partitions": [_dealt(d, p, place) for d in data.values() for p, place in places.items()],
         "notes": {d.name: d.notes | {"digest": digest(d)} for d in data.values()},
     }
     write_text(out / GRID, json.dumps(grid, default=str))
 
 
-def _dealt(data: Dataset, partition: Any) -> dict[str, Any]:
+def _point(point: Point) -> dict[str, Any]:
+    """What a run is called: a report of an unfinished grid says which are missing."""
+    return {"dataset": point.dataset, "partition": point.place, "label": point.label, "seed": point.seed,
+            "epsilon": point.plain()["epsilon"]}  # fmt: skip
+
+
+def _coded(values: np.ndarray) -> dict[str, Any]:
+    known, codes = np.unique(values, return_inverse=True)
+    return {"values": known.tolist(), "codes": to_text(codes)}
+
+
+def _dealt(data: Dataset, partition: Any, place: str) -> dict[str, Any]:
     stats = statistics(data.y_train, partition.deal(data).parts, data.classes)
     return {
         "dataset": data.name,
-        "partition": partition.label,
+        "partition": place,
         "counts": stats.counts.tolist(),
         "kl": [round(float(k), 6) for k in stats.kl],
         "absent": stats.absent.tolist(),
-    }
-
-
-@lru_cache(maxsize=1)
-def environment() -> dict[str, Any]:
-    """Versions and machine, recorded with every run."""
-    packages = ("fedsofim", "jax", "jaxlib", "numpy", "optax", "scipy")
-    return {
-        "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in packages},
-        "platform": platform.platform(),
-        "cpus": os.cpu_count(),
-        "backend": jax.default_backend(),
-        "x64": bool(jax.config.read("jax_enable_x64")),
-        "clipped sums": f"XLA ({native.why_not()})" if native.why_not() else "fused",
     }

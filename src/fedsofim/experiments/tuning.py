@@ -19,12 +19,15 @@ from fedsofim.core.models import HEAD, make_model
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, unknown
 from fedsofim.experiments import search_spaces
-from fedsofim.experiments.grid import Entry, Experiment, budget_at, method_identity, model_identity, read_dataset
-from fedsofim.experiments.journal import append, mend
+from fedsofim.experiments.grid import Entry, Experiment, budget_at
+from fedsofim.experiments.identities import method_identity, model_identity
+from fedsofim.experiments.journal import append, mend, read_lines
+from fedsofim.experiments.reading import read_dataset
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
 from fedsofim.simulation import sweep
 
+ROUNDS = 50  # of a trial, where neither the file nor anybody else says how many
 STRATEGIES = ("paper", "common", "random", "grid")
 NOT_COVERED = (
     "The privacy cost of the search is not covered: every trial spent the full budget on the same records, and the "
@@ -38,7 +41,7 @@ class Search:
     """How to look. `trials` bounds each stage (a random part of it is taken); 0 means all of it."""
 
     strategy: str = "paper"
-    rounds: int = 50
+    rounds: int = ROUNDS
     seed: int = 0
     holdout: float = 0.1
     trials: int = 0
@@ -62,12 +65,18 @@ class Winner:
 
 
 def search_settings(
-    experiment: Experiment, search: Search, out: Path, folder: Path, grids: dict[str, Any]
+    experiment: Experiment,
+    search: Search,
+    out: Path,
+    folder: Path,
+    grids: dict[str, Any],
+    source: Path | None = None,
 ) -> list[Winner]:
     """The best settings of every method and budget, written to `out` as a file that `compare` reads."""
     if len(experiment.datasets) != 1:
         raise InputError(f"{experiment.name} has {len(experiment.datasets)} datasets; tune one at a time")
-    split = held_out(experiment.partitions[0].deal(read_dataset(experiment.datasets[0], folder)), search)
+    data = read_dataset(experiment.datasets[0], folder, experiment.reading, source)
+    split = held_out(experiment.partitions[0].deal(data), search)
     tuning = Tuning(experiment, search, split, Trials(out.with_suffix(".trials.jsonl")))
     winners = []
     jobs = [(entry, epsilon) for entry in experiment.entries for epsilon in experiment.epsilons]
@@ -145,7 +154,9 @@ def stages(search: Search, method: str, grid: Any) -> list[list[Settings]]:
         return [_some(search_spaces.combinations([grid]), search)]
     known = search_spaces.PAPER if search.strategy == "paper" else search_spaces.COMMON
     if method not in known:
-        raise InputError(f"{method} has no search space; use --strategy grid with search = {{...}} in its table")
+        raise InputError(
+            f"{method} has no search space; give your own grid (--strategy grid) by search = {{...}} in its table"
+        )
     if search.strategy == "random":
         boxes = search_spaces.COMMON[method]
         return [search_spaces.random_settings(boxes, search.trials or search_spaces.TRIALS, search.seed)]
@@ -183,8 +194,8 @@ class Trials:
     def __init__(self, path: Path) -> None:
         self.path = path
         mend(path)
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.known = {self._key(trial): trial["accuracy"] for trial in map(json.loads, lines)}
+        lines = read_lines(path) if path.exists() else []
+        self.known = {self._key(trial): trial["accuracy"] for trial in lines}
 
     def get(self, asked: Trial) -> float | None:
         return self.known.get(self._key(asked))

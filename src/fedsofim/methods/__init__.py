@@ -42,6 +42,18 @@ def _own() -> dict[str, Any]:
     return {name: module for name, module in found.items() if hasattr(module, name)}
 
 
+def spelled(name: Any) -> Any:
+    """A method's name as it is spelled here, however it was capitalised; what is no name of ours stays as it is.
+
+    >>> spelled("FedSOFIM"), spelled("DP-FedGD"), spelled("./Mine.py")
+    ('fedsofim', 'fedgd', './Mine.py')
+    """
+    if not isinstance(name, str) or extensions.is_file(name) or name in names():
+        return name
+    lower = {known.lower(): known for known in names()}
+    return lower.get(name.lower().removeprefix("dp-"), name)
+
+
 def factory(name: str) -> Callable[..., Method]:
     """The function that makes a method, by its name or file."""
     return _found(name)[0]
@@ -66,8 +78,11 @@ def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | Non
     >>> make("fedsofim", {"rho": "0.3", "direction": "gradient"}).name
     'fedsofim'
     """
+    name = spelled(name)
     build, values = factory(name), resolve(name, settings, epsilon)
-    return build(**values) if name in _own() else extensions.called("method", name, build, Method, values)
+    if name in _own():
+        return build(**values)
+    return extensions.called("method", name, build, Method, values)._replace(settings=tuple(values.items()))
 
 
 def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
@@ -105,7 +120,7 @@ def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | 
         k for k, p in inspect.signature(build).parameters.items() if p.default is p.empty and p.kind not in _STARS
     ]
     if missing := [k for k in needed if k not in values]:
-        raise InputError(f"{name} needs {', '.join(missing)}; set it with --set {missing[0]}=VALUE")
+        raise InputError(f"{name} needs {', '.join(missing)}; set {missing[0]} (--set {missing[0]}=VALUE)")
     return values
 
 
@@ -142,7 +157,7 @@ def _preset(name: str, preset: str, epsilon: float | None) -> dict[str, Any]:
     if not all(isinstance(k, float) for k in table):
         return dict(table)
     if epsilon is None:
-        raise InputError(f"preset '{preset}' depends on the budget; give --epsilon")
+        raise InputError(f"preset '{preset}' depends on the budget; say which epsilon (--epsilon NUMBER)")
     near = math.log(min(epsilon, 1e6))  # without noise, the settings of the largest budget
     return dict(table[min(table, key=lambda e: abs(math.log(e) - near))])
 

@@ -13,6 +13,7 @@ the clip together by k rescales the step by 1/k², as it must.
 
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -148,14 +149,36 @@ def local_and_server_step(facts: Facts, d: int, local_steps: int, client_lr: Any
         return client_lr, 1.0 if server_lr is None else server_lr
     both = gradient_step(facts, d, local_steps=local_steps)
     alone = gradient_step(facts, d, local_steps=local_steps, noise=math.sqrt(facts.clients))
-    return (alone, both / alone) if server_lr is None else (both / server_lr, server_lr)
+    eta_c, eta_s = (alone, both / alone) if server_lr is None else (both / server_lr, server_lr)
+    return noted("client_lr", eta_c), noted("server_lr", eta_s)
 
 
 def scale_by_step(lr: Any, automatic: Any) -> optax.GradientTransformation:
     """-lr·update, or -automatic(d)·update where lr is None."""
     if lr is not None:
         return optax.scale_by_learning_rate(lr)
-    return optax.stateless(lambda updates, params: scaled(-automatic(dim(updates)), updates))
+    return optax.stateless(lambda updates, params: scaled(-noted("lr", automatic(dim(updates))), updates))
+
+
+_NOTED: ContextVar[dict[str, Any] | None] = ContextVar("noted", default=None)
+
+
+def noted(name: str, step: Any) -> Any:
+    """An automatic step, remembered where somebody asks for it (`steps_taken`)."""
+    if (kept := _NOTED.get()) is not None:
+        kept[name] = step
+    return step
+
+
+def steps_taken(server: Callable, mean: Any, state: Any, params: Any, facts: Facts) -> dict[str, float]:
+    """The automatic steps of a method in a state: those its server takes when it is asked once more."""
+    kept: dict[str, Any] = {}
+    token = _NOTED.set(kept)
+    try:
+        server(mean, state, params, facts)
+    finally:
+        _NOTED.reset(token)
+    return {name: float(step) for name, step in kept.items()}
 
 
 def scaled(factor: Any, tree: Any) -> Any:

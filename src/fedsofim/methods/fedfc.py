@@ -16,7 +16,7 @@ from fedsofim.core.mechanisms import Independent, Mischarged
 from fedsofim.core.method import Method, OneGradient, Setup, remembered
 from fedsofim.core.trees import subtract
 from fedsofim.methods._heads import inverse_of, matrix, unmatrix
-from fedsofim.methods._steps import check_share, check_steps, dim, preconditioned_step, scaled, with_published
+from fedsofim.methods._steps import check_share, check_steps, dim, noted, preconditioned_step, scaled, with_published
 
 _NOTE = (
     "NOT PRIVATE AS CLAIMED: as published, features are not clipped for the covariance and its noise "
@@ -56,7 +56,7 @@ def fedfc(
         return State(jnp.eye(len(head), dtype=head.dtype), jnp.ones((), jnp.float32))
 
     def server(mean: Any, state: State, params: Any, facts: Facts) -> tuple[Any, State]:
-        eta = preconditioned_step(facts, dim(params), state.inverse, state.shrink) if lr is None else lr
+        eta = noted("lr", preconditioned_step(facts, dim(params), state.inverse, state.shrink)) if lr is None else lr
         return subtract(params, unmatrix(scaled(eta, state.inverse @ matrix(mean)), params)), state
 
     setup = Setup(covariance, lambda mean, _: State(*inverse_of(mean, gamma)))

@@ -4,6 +4,7 @@ Lines differ in colour, dash and marker at once, so that none of the three alone
 are drawn without pyplot: nothing global is touched, and no window system is needed.
 """
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,10 +61,32 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
 def curves(series: Mapping[str, Sequence[Trace]], path: str | Path, title: str = "") -> None:
     """Test accuracy over rounds: the mean of each series' runs, with a band of one standard deviation."""
     with drawing(path, (6.2, 3.8)) as figure:
-        axes = figure.subplots()
-        draw_curves(axes, series, looks(list(series)))
-        axes.set_title(title)
-        axes.legend(loc="lower right")
+        _draw_all(figure, series, title)
+
+
+def curves_figure(series: Mapping[str, Sequence[Trace]], title: str = "") -> Figure:
+    """The same as a figure: whoever runs a notebook sees it."""
+    with rc_context(_STYLE):
+        figure = Shown(figsize=(6.2, 3.8), layout="constrained")
+        FigureCanvasAgg(figure)
+        _draw_all(figure, series, title)
+    return figure
+
+
+class Shown(Figure):
+    """A figure that a notebook shows by itself, whether pyplot is there or not."""
+
+    def _repr_png_(self) -> bytes:
+        picture = io.BytesIO()
+        self.savefig(picture, format="png", dpi=110)
+        return picture.getvalue()
+
+
+def _draw_all(figure: Figure, series: Mapping[str, Sequence[Trace]], title: str) -> None:
+    axes = figure.subplots()
+    draw_curves(axes, series, looks(list(series)))
+    axes.set_title(title)
+    axes.legend(loc="lower right")
 
 
 def draw_curves(axes: Any, series: Mapping[str, Sequence[Trace]], look: Mapping[str, Look]) -> None:

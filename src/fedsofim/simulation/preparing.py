@@ -1,8 +1,8 @@
 """The preparation of a run: each step's release, then the same map at every client, and at whoever uses the model."""
 
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,22 +10,10 @@ import numpy as np
 
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
-from fedsofim.core.preparation import Map, Released, Step, prepared
+from fedsofim.core.preparation import Map, Released, prepared
+from fedsofim.core.prepared import Prepared
 from fedsofim.data.partition import Split
 from fedsofim.simulation.simulator import ask_once, keys, start_parameters
-
-
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
-    """A preparation with what was released for it: takes records as they come. It is part of the model."""
-
-    steps: tuple[Step, ...] = ()
-    released: Mapping[Phase, Released] = field(default_factory=dict)
-    stds: Mapping[Phase, float] = field(default_factory=dict)  # of the noise in what was released
-
-    @property
-    def map(self) -> Map:
-        return prepared(self.steps, self.released, self.stds)
 
 
 def prepare(plan: Plan, split: Split, seed: int) -> tuple[Split, Prepared]:

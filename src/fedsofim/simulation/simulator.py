@@ -1,5 +1,6 @@
 """Run a planned federation on this machine: the whole run is compiled, all clients of a round at once."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -49,25 +50,47 @@ class Static(NamedTuple):
         return Static(Rules(plan.method, plan.program, facts, pooled), plan.model, every)
 
 
-def simulate(
-    plan: Plan, split: Split, seed: int = 0, *, every: int = 1, apart: bool = False, progress: Progress = SILENT
-) -> tuple[Any, Trace]:
-    """Train by the plan; the final parameters and the trace. Equal seeds give bit-identical results.
+Watch = Callable[[int, float, float], None]  # round, accuracy in percent, loss
 
-    `apart` asks each client by itself even where all could be asked in one call (same law, other draws).
+
+def simulate(plan: Plan, split: Split, seed: int = 0, **how: Any) -> tuple[Any, Trace]:
+    """Train by the plan; the final parameters and the trace."""
+    end, trace = simulate_to_end(plan, split, seed, **how)
+    return end.params, trace
+
+
+def simulate_to_end(
+    plan: Plan,
+    split: Split,
+    seed: int = 0,
+    *,
+    every: int = 1,
+    apart: bool = False,
+    progress: Progress = SILENT,
+    watch: Watch | None = None,
+) -> tuple[Carry, Trace]:
+    """The same with the server's state at the end. Equal seeds give bit-identical results.
+
+    `apart` asks each client by itself even where all could be asked in one call (same law, other draws). `watch` is
+    told what was measured, soon after each evaluated round.
     """
     native.prepare()
     init_key, noise_key = keys(seed)
     pooled = plan.pooled and not apart
     cohort = cohort_of(plan, split, noise_key, pooled)
     carry = set_up(plan, cohort, split, start(plan, split, init_key))
-    return run_rounds(Static.of(plan, pooled, every), cohort, split, carry, progress)
+    return run_rounds(Static.of(plan, pooled, every), cohort, split, carry, progress, watch)
 
 
 def run_rounds(
-    static: Static, cohort: Cohort, split: Split, carry: Carry, progress: Progress = SILENT
-) -> tuple[Any, Trace]:
-    """All rounds of a run, some to a call of one compiled program: the final parameters and the trace."""
+    static: Static,
+    cohort: Cohort,
+    split: Split,
+    carry: Carry,
+    progress: Progress = SILENT,
+    watch: Watch | None = None,
+) -> tuple[Carry, Trace]:
+    """All rounds of a run, some to a call of one compiled program: the end and the trace."""
     rounds = static.rules.facts.rounds
     test = jax.device_put((split.dataset.x_test, split.dataset.y_test))
     measured = unmeasured(rounds)
@@ -77,7 +100,15 @@ def run_rounds(
             rounds_between(static, cohort, test, carry, measured, np.int32(first), np.int32(end))
         )
         progress.at(end)
-    return carry.params, _trace(measured, static.every)
+        if watch is not None:
+            _tell(watch, _trace(measured, static.every), first, end)
+    return carry, _trace(measured, static.every)
+
+
+def _tell(watch: Watch, trace: Trace, first: int, end: int) -> None:
+    for t, accuracy, loss in zip(*trace, strict=True):
+        if first < t <= end:
+            watch(int(t), float(accuracy), float(loss))
 
 
 def keys(seed: int) -> tuple[jax.Array, jax.Array]:

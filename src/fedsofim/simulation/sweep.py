@@ -147,7 +147,8 @@ def simulate_with(plan: Plan, split: Split, seed: int, hyper: np.ndarray, every:
     init_key, noise_key = simulator.keys(seed)
     cohort = simulator.cohort_of(plan, split, noise_key, plan.pooled, _laid(plan, split))
     carry = start_with(plan, cohort, split, init_key, hyper)
-    return simulator.run_rounds(Static.of(plan, plan.pooled, every), cohort, split, carry)
+    end, trace = simulator.run_rounds(Static.of(plan, plan.pooled, every), cohort, split, carry)
+    return end.params, trace
 
 
 class _Laid:

@@ -1,119 +1,28 @@
 """`train`: plan, simulate, and hand back everything a reader of the result needs."""
 
-import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, get_args
+from typing import Any, TypedDict, Unpack, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim.core.accounting import Charge
 from fedsofim.core.budget import Budget
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.plan import Plan, Trust, Weights, check_budget, make_plan
 from fedsofim.core.preparation import Step
-from fedsofim.core.summary import privacy_summary
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, expect_whole, is_whole, one_of
-from fedsofim.files import write_text, write_whole
 from fedsofim.methods import make
 from fedsofim.progress import SILENT, Progress
 from fedsofim.recipes import Choices, Situation, by_hand, choose
-from fedsofim.simulation.preparing import Prepared, prepare
-from fedsofim.simulation.simulator import Trace, check_finite, simulate
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A finished run: parameters, test accuracy by round, and the ledger its epsilon is derived from."""
-
-    plan: Plan
-    split: Split
-    seed: int
-    params: Any
-    trace: Trace
-    seconds: float
-    chosen: Choices  # by the recipe; the plan has what was chosen by hand instead
-    prepared: Prepared = Prepared()  # what the model does to records before its parameters meet them
-
-    @property
-    def accuracy(self) -> dict[int, float]:
-        """Test accuracy in percent after each evaluated round."""
-        return {int(t): float(a) for t, a in zip(self.trace.rounds, self.trace.accuracy, strict=True)}
-
-    @property
-    def final_accuracy(self) -> float:
-        return float(self.trace.accuracy[-1])
-
-    @property
-    def ledger(self) -> tuple[Charge, ...]:
-        return self.plan.ledger
-
-    @property
-    def by_hand(self) -> list[str]:
-        """Which of the recipe's choices were set otherwise."""
-        p, c = self.plan, self.chosen
-        pairs = {
-            "method": (p.method.name, c.method),
-            "rounds": (p.rounds, c.rounds),
-            "clip": (p.clip, c.clip),
-            "weights": (p.weights, c.weights),
-            "preparation": (p.preparation, c.preparation),
-        }
-        return [name for name, (ours, theirs) in pairs.items() if ours != theirs]
-
-    def predict(self, x: Any) -> np.ndarray:
-        """Predicted classes of records as they come (records x features); what they were prepared by is in the run."""
-        wanted = self.split.dataset.x_train.shape[1:]
-        expected = f"expected numbers of shape (records, {', '.join(map(str, wanted))}), as in training"
-        try:
-            x = np.asarray(x, np.float32)
-        except (TypeError, ValueError):  # text, or rows of unequal length
-            raise InputError(f"predict got a {type(x).__name__} that is no array of numbers; {expected}") from None
-        if x.ndim != len(wanted) + 1 or x.shape[1:] != wanted:
-            raise InputError(f"predict got an array of shape {x.shape}; {expected}")
-        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(self.prepared.map(x)))).argmax(axis=-1)
-
-    def summary(self) -> dict[str, Any]:
-        """The run as plain data: what `--json` prints."""
-        p = self.plan
-        tens = {str(t): round(a, 4) for t, a in self.accuracy.items() if t % 10 == 0 or t == p.rounds}
-        return {
-            "method": p.method.name,
-            "recipe": self.chosen.recipe,
-            "chosen": dict(self.chosen.why),
-            "by_hand": self.by_hand,
-            "dataset": self.split.dataset.name,
-            "partition": self.split.description,
-            "clients": len(p.sizes),
-            "seed": self.seed,
-            "preparation": [str(step) for step in p.preparation],
-            **privacy_summary(p),
-            "accuracy": tens,
-            "final_accuracy": round(self.final_accuracy, 4),
-            "seconds": round(self.seconds, 3),
-        }
-
-    def plot(self, path: str | Path) -> None:
-        """Accuracy over rounds, as a picture."""
-        from fedsofim.simulation.figures import curves
-
-        curves({self.plan.method.name: [self.trace]}, path)
-
-    def save(self, folder: str | Path) -> Path:
-        """Write result.json and params.npz into a folder, each whole or not at all."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        leaves = {f"leaf{i}": np.asarray(a) for i, a in enumerate(jax.tree.leaves(self.params))}
-        write_whole(folder / "params.npz", lambda f: np.savez(f, **cast(Any, leaves)))
-        write_text(folder / "result.json", json.dumps(self.summary(), indent=2))
-        return folder
+from fedsofim.simulation.preparing import prepare
+from fedsofim.simulation.run import Run
+from fedsofim.simulation.simulator import check_finite, simulate_to_end
 
 
 def train(
@@ -131,8 +40,12 @@ def train(
     seed: int = 0,
     every: int = 1,
     progress: Progress = SILENT,
+    on_round: Callable[[int, dict[str, float]], Any] | None = None,
 ) -> Run:
     """Train under one budget on split data, evaluated every so many rounds. NO_PRIVACY means without noise.
+
+    `on_round(round, {"accuracy": percent, "loss": ...})` is called for every evaluated round, while others are still to
+    come; trackers.py has ready ones.
 
     What is not given is as the recipe has it: `auto`, the recommended one, or `paper`, the paper's protocol. A method
     given here runs in the recipe's preparation with its own settings. What a preparation releases is charged too.
@@ -146,15 +59,17 @@ def train(
     plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given)
     began = time.perf_counter()
     seen, made = prepare(plan, split, seed)
-    params, trace = simulate(plan, seen, seed, every=every, progress=progress)
-    check_finite(params)
+    watch = None if on_round is None else lambda t, accuracy, loss: on_round(t, {"accuracy": accuracy, "loss": loss})
+    end, trace = simulate_to_end(plan, seen, seed, every=every, progress=progress, watch=watch)
+    check_finite(end.params)
     seconds = time.perf_counter() - began
     return Run(
         plan=plan,
         chosen=chosen,
         split=split,
         seed=seed,
-        params=params,
+        params=end.params,
+        state=end.state,
         trace=trace,
         seconds=seconds,
         prepared=made,

@@ -76,7 +76,7 @@ def test_mcnemar_covers_every_seed_budget_and_other_method(results):
 def test_every_release_is_in_the_ledger_table(results):
     table = ledger_table(results)
     assert len(table.rows) == 6
-    assert {row[3].text for row in table.rows} == {"20"}
+    assert {row[4].text for row in table.rows} == {"20"}
 
 
 def test_partition_table_adds_up(results):

@@ -1,11 +1,13 @@
 """Accuracy by round, method and budget; how soon a target is reached; what a round costs in time."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from fedsofim.core.budget import in_words
 from fedsofim.experiments.report.results import Result, Results
+from fedsofim.experiments.report.statistics import interval
 from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, spread, text
 
 REFERENCE = "fedgd"  # the method whose final accuracy sets the target
@@ -18,14 +20,19 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
     for epsilon in results.epsilons:
         block = [(m, results.select(place, m, epsilon)) for m in results.methods]
         block = [(m, runs) for m, runs in block if runs]
-        honest = [runs for _, runs in block if within_budget(runs)] or [runs for _, runs in block]
-        best = {t: max(at(runs, t)[0] for runs in honest) for t in rounds}
+        honest = {m: runs for m, runs in block if within_budget(runs)}
         for method, runs in block:
-            cells = [spread(*at(runs, t), bold=within_budget(runs) and at(runs, t)[0] == best[t]) for t in rounds]
-            rows.append((budget_cell(epsilon), text(marked(results, method)), *cells, spent_cell(runs)))
+            others = [theirs for m, theirs in honest.items() if m != method]
+            cells = [spread(*at(runs, t), bold=method in honest and clearly_best(runs, others, t)) for t in rounds]
+            name = marked(results, method) + _fewer(results, runs)
+            rows.append((budget_cell(epsilon), text(name), *cells, spent_cell(runs)))
     columns = ("ε", "method", *(f"round {t}" for t in rounds), "ε spent (ledger)")
     how = f"mean ± sample std over {seeds_of(results)} seeds"
-    note = f"Test accuracy in percent, {how}; best of those within their budget in bold."
+    base = f"Whoever always says the commonest class is right for {results.majority(place[0]):.2f} %."
+    note = (
+        f"Test accuracy in percent, {how}. Bold: ahead of every other within its budget, by a 95 % interval of the "
+        f"difference over seeds. {base}"
+    )
     return Table(
         f"accuracy-{slug(place)}",
         f"Accuracy: {place[0]}, {place[1]}",
@@ -33,6 +40,23 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
         tuple(rows),
         " ".join([note, *footnotes(results)]),
     )
+
+
+def clearly_best(runs: Sequence[Result], others: Sequence[Sequence[Result]], round_: int) -> bool:
+    """Is the difference to every other real: does its interval over seeds, paired, leave out 0?"""
+    mine = {r.seed: r.at(round_) for r in runs}
+    return bool(others) and all(_ahead(mine, {r.seed: r.at(round_) for r in theirs}) for theirs in others)
+
+
+def _ahead(mine: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> bool:
+    pairs = [(mine[s], theirs[s]) for s in mine.keys() & theirs.keys()]
+    found = interval([a - b for a, b in pairs if a is not None and b is not None])
+    return found is not None and found[0] > 0
+
+
+def _fewer(results: Results, runs: Sequence[Result]) -> str:
+    """Says so where a mean is over fewer seeds than others are."""
+    return f" ({len(runs)} of {seeds_of(results)} seeds)" if len(runs) < seeds_of(results) else ""
 
 
 def rounds_to_target(results: Results, place: tuple[str, str], share: float = 0.95) -> Table | None:
@@ -143,13 +167,13 @@ def seeds_of(results: Results) -> int:
     return len({r.seed for r in results.runs})
 
 
-def slug(place: tuple[str, str]) -> str:
+def slug(place: tuple[str, ...]) -> str:
     """A file name for a place.
 
     >>> slug(("cifar10_resnet20", "dirichlet(0.5)"))
     'cifar10_resnet20-dirichlet-0.5'
     """
-    return "-".join(place).replace("(", "-").replace(")", "").replace(" ", "")
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(place)).strip("-")
 
 
 def _by_time_key(results: Results) -> dict[tuple, list[Result]]:

@@ -14,6 +14,12 @@ def focus(results: Results) -> list[str]:
     return ours if ours and len(ours) < len(results.methods) else results.methods[-1:]
 
 
+def opponents(results: Results, ours: str) -> list[str]:
+    """Whom a method in focus is compared with: every other, but each pair once."""
+    done = focus(results)[: focus(results).index(ours) + 1]
+    return [method for method in results.methods if method not in done]
+
+
 def mcnemar_table(results: Results, place: tuple[str, str]) -> Table | None:
     """McNemar's test of each method in focus against each other method, seed by seed, Holm over the family."""
     pairs = _pairs(results, place)
@@ -37,10 +43,10 @@ def wins_table(results: Results, place: tuple[str, str]) -> Table | None:
     for ours in focus(results):
         for epsilon in results.epsilons:
             mine = {r.seed: r for r in results.select(place, ours, epsilon)}
-            for other in results.methods:
+            for other in opponents(results, ours):
                 theirs = {r.seed: r for r in results.select(place, other, epsilon)}
                 seeds = sorted(mine.keys() & theirs.keys())
-                if other == ours or not seeds:
+                if not seeds:
                     continue
                 gaps = [mine[s].final - theirs[s].final for s in seeds]
                 rows.append(_gap_row(results, epsilon, ours, other, gaps))
@@ -83,7 +89,7 @@ def _pairs(results: Results, place: tuple[str, str]) -> list[tuple[Result, Resul
         for epsilon in results.epsilons
         for a in results.select(place, ours, epsilon)
         for b in results.select(place, epsilon=epsilon)
-        if b.method != ours and b.seed == a.seed
+        if b.method in opponents(results, ours) and b.seed == a.seed
     ]
 
 

@@ -14,11 +14,12 @@ def ledger_table(results: Results) -> Table:
         for site in run.privacy["ledger"]:
             releases = int(site["releases"])
             rows.append(
-                (budget_cell(run.epsilon), text(marked(results, run.method)), text(site["what"]),
+                (text(run.dataset), budget_cell(run.epsilon), text(marked(results, run.method)), text(site["what"]),
                  Cell(str(releases), releases), number(site["sensitivity"], 3), number(site["multiplier"], 3),
                  budget_cell(run.spent, digits=4), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]))
             )  # fmt: skip
     columns = (
+        "data",
         "ε asked",
         "method",
         "released",
@@ -42,10 +43,18 @@ def settings_table(results: Results) -> Table:
     """The settings of every method and budget; what is not listed has its default."""
     rows = [
         (text(run.dataset), budget_cell(run.epsilon), text(marked(results, run.method)), text(run.factory),
-         text(", ".join(f"{k} = {v}" for k, v in run.settings.items()) or "defaults"))
+         text(_as_used(run)))
         for run in one_per_setting(results)
     ]  # fmt: skip
-    return Table("settings", "Settings", ("data", "ε", "method", "factory", "settings"), tuple(rows))
+    note = "As they were used: given by hand, by a preset, or by the recipe. What is not listed has its default."
+    return Table("settings", "Settings", ("data", "ε", "method", "factory", "settings"), tuple(rows), note)
+
+
+def _as_used(run: Result) -> str:
+    p = run.privacy
+    clip = "none" if p.get("clip") is None else f"{p['clip']:g}"
+    run_wide = [f"rounds = {p['rounds']}", f"clip = {clip}", f"weights = {p['weights']}"]
+    return ", ".join([*(f"{k} = {'automatic' if v is None else v}" for k, v in run.used.items()), *run_wide])
 
 
 def one_per_setting(results: Results) -> Iterator[Result]:

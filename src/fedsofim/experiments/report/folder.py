@@ -1,6 +1,7 @@
 """`fedsofim report`: a folder of runs into tables, figures and one page."""
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,16 +9,22 @@ from fedsofim.experiments.report import pictures
 from fedsofim.experiments.report.accuracy import accuracy_table, footnotes, rounds_to_target, slug, time_table
 from fedsofim.experiments.report.comparison import mcnemar_table, wins_table
 from fedsofim.experiments.report.costs import ledger_table, settings_table
-from fedsofim.experiments.report.page import Fold, Picture, Section, write_page
+from fedsofim.experiments.report.page import Fold, Page, Picture, Section, write_page
 from fedsofim.experiments.report.partitions import partition_table
 from fedsofim.experiments.report.published import published_tables
 from fedsofim.experiments.report.results import Results, read_results, write_rows
+from fedsofim.experiments.report.sentences import sentences
+from fedsofim.experiments.report.served import group_tables, recall_table
 
 _COVERED = (
     "Covered: every release of each run, by the exact Gaussian account of what its client program lets out (replace "
     "one record of one client). Every ε printed is derived from that ledger. Not covered: choosing settings by looking "
     "at results (fedsofim tune reads validation records without noise, and every trial spends the budget anew), and "
     "the test accuracies themselves, which are computed on records that are not protected."
+)
+_SERVED = (
+    "A mean says little about those who are few, and noise hurts them most. Below: how much of each class is "
+    "recognised, accuracy in each public group where the data has one, and the gap from best to worst at each budget."
 )
 
 
@@ -28,17 +35,30 @@ def write_report(folder: Path, published: Path | None = None) -> None:
     sections = [s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds]
     for table in (t for s in sections for t in s.tables):
         table.write(folder / "tables")
-    write_page(folder / "report.html", results.name, results.about, sections, warnings(results))
+    page = Page(results.name, results.about, tuple(sentences(results)), tuple(warnings(results)), tuple(sections))
+    write_page(folder / "report.html", page)
+
+
+SHOWN = 12  # unfinished runs that are named
 
 
 def warnings(results: Results) -> list[str]:
-    unfinished = [f"{results.missing} runs of the grid are not finished; what follows covers the others."]
-    return (unfinished if results.missing else []) + footnotes(results)
+    """What a reader must know before anything else: what is missing, mixed, or not as claimed."""
+    said = []
+    if results.missing:
+        named = results.unfinished
+        more = f"; and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+        which = f" Missing: {'; '.join(named[:SHOWN])}{more}." if named else ""
+        said.append(f"{results.missing} runs of the grid are not finished; what follows covers the others.{which}")
+    if len(results.versions) > len({r.factory for r in results.runs}):
+        said.append("These rows were made by more than one version of the code; fedsofim compare says which.")
+    return said + footnotes(results)
 
 
 def _sections(results: Results, folder: Path, published: Path | None) -> Iterator[Section]:
     yield accuracy_section(results, folder)
     yield comparison_section(results)
+    yield served_section(results)
     yield target_section(results, folder)
     yield Section("privacy", "Privacy", _COVERED, tables=(ledger_table(results),))
     if published is not None:
@@ -57,7 +77,7 @@ def accuracy_section(results: Results, folder: Path) -> Section:
             path = folder / f"{name}-{slug(place)}.png"
             draw(results, place, path)
             figures.append(Picture(path, f"{where}: {caption}"))
-    tables = tuple(accuracy_table(results, place) for place in results.places)
+    tables = tuple(accuracy_table(results, place).of_data(place) for place in results.places)
     return Section("accuracy", "Accuracy", figures=tuple(figures), tables=tables)
 
 
@@ -67,13 +87,20 @@ def _accuracy_figures(results: Results) -> Iterator[tuple]:
         yield "rho", pictures.rho_curve, "final accuracy over rho, mean and standard deviation over seeds."
     elif len({r.factory for r in results.runs}) == 1 and len(results.methods) > 1:
         yield "bars", pictures.bars, "final accuracy, mean and standard deviation over seeds."
-    elif len(results.epsilons) > 1:
+    elif sum(map(math.isfinite, results.epsilons)) > 1:
         yield "privacy-utility", pictures.privacy_utility, "final accuracy over the budget."
 
 
 def comparison_section(results: Results) -> Section:
-    tables = [make(results, place) for place in results.places for make in (wins_table, mcnemar_table)]
-    return Section("comparison", "Who is better", tables=tuple(t for t in tables if t is not None))
+    made = [(place, make(results, place)) for place in results.places for make in (wins_table, mcnemar_table)]
+    tables = tuple(table.of_data(place) for place, table in made if table is not None)
+    return Section("comparison", "Who is better", tables=tables)
+
+
+def served_section(results: Results) -> Section:
+    """By class and by public group: noise hurts the few more."""
+    tables = [(p, t) for p in results.places for t in (recall_table(results, p), *group_tables(results, p))]
+    return Section("served", "Who is served", _SERVED, tables=tuple(t.of_data(p) for p, t in tables))
 
 
 def target_section(results: Results, folder: Path) -> Section:
@@ -81,7 +108,7 @@ def target_section(results: Results, folder: Path) -> Section:
     for place in results.places:
         table = rounds_to_target(results, place)
         if table is not None:
-            tables.append(table)
+            tables.append(table.of_data(place))
             path = folder / f"rounds-to-target-{slug(place)}.png"
             pictures.rounds_bars(results, table, path)
             caption = f"{place[0]}, {place[1]}: rounds to 95 % of DP-FedGD's final accuracy."
@@ -93,9 +120,13 @@ def partition_section(results: Results, folder: Path) -> Section:
     figures = []
     for dealt in results.grid["partitions"]:
         path = folder / f"partition-{slug((dealt['dataset'], dealt['partition']))}.png"
-        pictures.partition_heatmap(dealt, path)
-        figures.append(Picture(path, "Records of each class at each client."))
-    tables = tuple(partition_table(dealt) for dealt in results.grid["partitions"])
+        pictures.partition_heatmap(dealt, path, results.classes(dealt["dataset"]))
+        where = f"{dealt['dataset']}, {dealt['partition']}"
+        figures.append(Picture(path, f"{where}: records of each class at each client."))
+    tables = tuple(
+        partition_table(dealt, results.classes(dealt["dataset"])).of_data((dealt["dataset"], dealt["partition"]))
+        for dealt in results.grid["partitions"]
+    )
     return Section("partition", "Partition", figures=tuple(figures), tables=tables)
 
 

@@ -1,7 +1,6 @@
 """One self-contained HTML file: figures inside, tables that sort, no request to anywhere."""
 
 import base64
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -40,11 +39,22 @@ class Section:
     folds: tuple[Fold, ...] = ()
 
 
-def write_page(path: Path, title: str, about: str, sections: Sequence[Section], warnings: Sequence[str] = ()) -> None:
+@dataclass(frozen=True)
+class Page:
+    """A title, what it is about, the whole in sentences, what must be known first, and the sections."""
+
+    title: str
+    about: str
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+def write_page(path: Path, page: Page) -> None:
     """Render and write the page, whole or not at all."""
     source = files("fedsofim.experiments.report").joinpath("page.html").read_text(encoding="utf-8")
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(source)
-    body = template.render(title=title, about=about, sections=sections, warnings=warnings, numeric=_numeric)
+    body = template.render(page=page, numeric=_numeric)
     write_text(path, body)
 
 

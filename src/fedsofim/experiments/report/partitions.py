@@ -8,7 +8,7 @@ from fedsofim.experiments.report.accuracy import slug
 from fedsofim.experiments.report.table import Cell, Table, number
 
 
-def partition_table(dealt: dict[str, Any]) -> Table:
+def partition_table(dealt: dict[str, Any], classes: list[str] | None = None) -> Table:
     """Counts per client and class with the statistics of how uneven they are."""
     counts = np.array(dealt["counts"])
     rows = [
@@ -21,6 +21,7 @@ def partition_table(dealt: dict[str, Any]) -> Table:
         f"Sizes {sizes.min()} to {sizes.max()}, mean {sizes.mean():.1f}, std {sizes.std():.1f}, {sizes.sum()} records. "
         f"KL of the class mix from uniform, in nats: mean {np.mean(dealt['kl']):.3f}, max {np.max(dealt['kl']):.3f}."
     )
-    columns = ("client", *(f"class {c}" for c in range(counts.shape[1])), "total", "KL", "absent classes")
+    names = classes or [f"class {c}" for c in range(counts.shape[1])]
+    columns = ("client", *names, "total", "KL", "absent classes")
     place = (dealt["dataset"], dealt["partition"])
     return Table(f"partition-{slug(place)}", f"Partition: {place[0]}, {place[1]}", columns, tuple(rows), note)

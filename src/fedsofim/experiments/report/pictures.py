@@ -13,29 +13,26 @@ from fedsofim.experiments.report.table import Table
 from fedsofim.simulation.figures import draw_curves, drawing, looks
 
 Place = tuple[str, str]
+WIDTH, HEIGHT = 4.8, 3.2  # inches: one size and font for all, readable at the width of a phone
 
 
 def convergence(results: Results, place: Place, path: Path) -> None:
     """Accuracy over rounds, one panel per budget, mean with a band of one std over seeds."""
     epsilons = results.epsilons
-    columns = min(2, len(epsilons))
-    rows = -(-len(epsilons) // columns)
     look = looks(results.methods)
-    with drawing(path, (4.2 * columns, 2.9 * rows + 0.6)) as figure:
-        panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    with drawing(path, (WIDTH, 2.3 * len(epsilons) + 0.8)) as figure:
+        panels = figure.subplots(len(epsilons), 1, squeeze=False)
         for axes, epsilon in zip(panels.flat, epsilons, strict=False):
             series = {m: [r.trace for r in results.select(place, m, epsilon)] for m in results.methods}
             draw_curves(axes, {m: traces for m, traces in series.items() if traces}, look)
             axes.set_title(f"ε = {in_words(epsilon)}")
-        for axes in list(panels.flat)[len(epsilons) :]:
-            axes.set_visible(False)
         _legend_below(figure, panels.flat[0])
 
 
 def privacy_utility(results: Results, place: Place, path: Path) -> None:
     """Final accuracy over the budget's epsilon, one line per method."""
     look = looks(results.methods)
-    with drawing(path, (6.4, 4.4)) as figure:
+    with drawing(path, (WIDTH, HEIGHT + 0.6)) as figure:
         axes = figure.subplots()
         for method in results.methods:
             points = [(e, *at(runs, results.rounds)) for e in results.epsilons
@@ -58,7 +55,7 @@ def bars(results: Results, place: Place, path: Path) -> None:
     """Final accuracy by budget as grouped bars: for few entries, such as an ablation."""
     hatches = ("", "//", "..", "xx", "\\\\", "++", "oo", "--")
     look, width = looks(results.methods), 0.8 / len(results.methods)
-    with drawing(path, (6.4, 4.0)) as figure:
+    with drawing(path, (WIDTH, HEIGHT + 0.6)) as figure:
         axes = figure.subplots()
         lows = []
         for i, method in enumerate(results.methods):
@@ -82,7 +79,7 @@ def rho_curve(results: Results, place: Place, path: Path) -> None:
     """Final accuracy over rho, one line per budget."""
     names = [f"ε = {in_words(e)}" for e in results.epsilons]
     look = looks(names)
-    with drawing(path, (6.2, 3.8)) as figure:
+    with drawing(path, (WIDTH, HEIGHT)) as figure:
         axes = figure.subplots()
         for name, epsilon in zip(names, results.epsilons, strict=True):
             runs = [r for r in results.select(place, epsilon=epsilon) if "rho" in r.settings]
@@ -98,18 +95,20 @@ def rho_curve(results: Results, place: Place, path: Path) -> None:
         axes.legend()
 
 
-def partition_heatmap(dealt: dict[str, Any], path: Path) -> None:
-    """Records per client and class, dark for many."""
+def partition_heatmap(dealt: dict[str, Any], path: Path, classes: list[str] | None = None) -> None:
+    """Records per client and class, dark for many; numbers in the cells where there is room for them."""
     counts = np.array(dealt["counts"])
-    with drawing(path, (0.55 * counts.shape[1] + 2.2, 0.27 * len(counts) + 1.2)) as figure:
+    names = classes or [str(c) for c in range(counts.shape[1])]
+    with drawing(path, (WIDTH, min(0.2 * len(counts), 7) + 1.6)) as figure:
         axes = figure.subplots()
         axes.grid(visible=False)
         image = axes.imshow(counts, cmap="Blues", aspect="auto")
-        for (i, c), n in np.ndenumerate(counts):
-            axes.text(c, i, str(n), ha="center", va="center", fontsize=6.5,
+        for (i, c), n in np.ndenumerate(counts) if counts.shape[1] <= 10 and len(counts) <= 30 else ():
+            axes.text(c, i, str(n), ha="center", va="center", fontsize=6,
                       color="white" if n > 0.55 * counts.max() else "black")  # fmt: skip
-        axes.set_xticks(range(counts.shape[1]))
-        axes.set_yticks(range(len(counts)))
+        turned = sum(map(len, names)) > 30
+        axes.set_xticks(range(len(names)), names, rotation=90 if turned else 0)
+        axes.set_yticks(range(0, len(counts), max(1, len(counts) // 20)))
         axes.set_xlabel("class")
         axes.set_ylabel("client")
         axes.set_title(f"{dealt['dataset']}, {dealt['partition']}")
@@ -120,8 +119,8 @@ def rounds_bars(results: Results, table: Table, path: Path) -> None:
     """Rounds to target by method, one panel per budget; a hatched full bar was not reached."""
     epsilons = sorted({row[0].value or 0.0 for row in table.rows})
     names = distinct(row[1].text for row in table.rows)
-    with drawing(path, (2.4 * len(epsilons) + 1.6, 0.26 * len(results.methods) + 1.2)) as figure:
-        panels = figure.subplots(1, len(epsilons), squeeze=False, sharey=True)[0]
+    with drawing(path, (WIDTH, (0.24 * len(names) + 0.9) * len(epsilons))) as figure:
+        panels = figure.subplots(len(epsilons), 1, squeeze=False)[:, 0]
         for axes, epsilon in zip(panels, epsilons, strict=True):
             rows = [row for row in table.rows if row[0].value == epsilon]
             for row in rows:
@@ -137,9 +136,9 @@ def rounds_bars(results: Results, table: Table, path: Path) -> None:
             axes.set_xlabel("rounds")
             axes.set_title(f"ε = {in_words(epsilon)}")
             axes.grid(axis="y", visible=False)
-        panels[0].invert_yaxis()  # the panels share it, so once
+            axes.invert_yaxis()
 
 
 def _legend_below(figure: Any, axes: Any) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4 if max(map(len, labels)) < 16 else 2)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3 if max(map(len, labels)) < 14 else 2)

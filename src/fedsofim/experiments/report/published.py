@@ -165,7 +165,7 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
 
 def _partitions(results: Results, folder: Path) -> Iterable[Table]:
     for dealt in results.grid["partitions"]:
-        path = folder / f"partition_{dealt['dataset'].split('_')[0]}.csv"
+        path = folder / f"partition_{dealt['dataset'].replace('-', '_').split('_')[0]}.csv"
         if dealt["partition"] != "dirichlet(0.5)" or not path.exists():
             continue
         counts = np.array(dealt["counts"])
@@ -190,7 +190,8 @@ def _table(name: str, title: str, columns: tuple[str, ...], cells: list[Any]) ->
 
 
 def _same_place(place: tuple[str, str], row: Row) -> bool:
-    return place[0] == f"{row['dataset']}_{row['backbone']}" and place[1].startswith(row["partition"])
+    name = place[0].replace("-", "_")
+    return name == f"{row['dataset']}_{row['backbone']}" and place[1].startswith(row["partition"])
 
 
 def _plain(run: Result) -> bool:

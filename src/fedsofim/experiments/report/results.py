@@ -34,6 +34,8 @@ class Result:
     finite: bool
     seconds: float
     environment: dict[str, Any]
+    used: dict[str, Any]  # the settings as they were used, the recipe's among them
+    code: dict[str, str]  # digests of the code that made it; empty: from before that was written down
 
     @property
     def final(self) -> float:
@@ -86,6 +88,23 @@ class Results:
         return len(self.grid["ids"]) - len(self.runs)
 
     @property
+    def unfinished(self) -> list[str]:
+        """Which runs are missing, in words: a method under a budget, and which of its seeds."""
+        done = {(r.dataset, r.partition, r.method, r.epsilon, r.seed) for r in self.runs}
+        found: dict[str, list[int]] = {}
+        for p in self.grid.get("points", []):
+            epsilon = epsilon_stated(p["epsilon"])
+            if (p["dataset"], p["partition"], p["label"], epsilon, p["seed"]) not in done:
+                where = f"{p['label']} at ε = {in_words(epsilon)} on {p['dataset']}, {p['partition']}"
+                found.setdefault(where, []).append(p["seed"])
+        return [f"{where} (seeds {', '.join(map(str, seeds))})" for where, seeds in found.items()]
+
+    @property
+    def versions(self) -> list[str]:
+        """The different versions of code that made these runs."""
+        return distinct(json.dumps(r.code, sort_keys=True) for r in self.runs if r.code)
+
+    @property
     def notes(self) -> dict[str, str]:
         """What a reader must know about a method, by label."""
         return {r.method: r.note for r in self.runs if r.note}
@@ -100,17 +119,39 @@ class Results:
     def labels(self, dataset: str) -> np.ndarray:
         return from_text(self.grid["labels"][dataset])
 
+    def classes(self, dataset: str) -> list[str]:
+        """What the classes are called; older grids know their numbers only."""
+        named = self.grid.get("classes", {}).get(dataset)
+        return named or [str(c) for c in range(int(self.labels(dataset).max()) + 1)]
+
+    def groups(self, dataset: str) -> dict[str, np.ndarray]:
+        """The public groups of the test records, by column."""
+        found = self.grid.get("groups", {}).get(dataset, {})
+        return {c: np.array(g["values"])[from_text(g["codes"])] for c, g in found.items()}
+
+    def majority(self, dataset: str) -> float:
+        """Accuracy in percent of whoever always says the commonest class: the baseline of every number."""
+        counts = [np.sum(d["counts"], axis=0) for d in self.grid["partitions"] if d["dataset"] == dataset]
+        return 100 * float(np.mean(self.labels(dataset) == int(np.argmax(counts[0]))))
+
 
 def read_results(folder: Path) -> Results:
     """The runs a folder holds."""
     if not (folder / GRID).exists():
         raise InputError(f"{folder}: holds no {GRID}; expected a folder written by fedsofim compare")
-    grid = json.loads((folder / GRID).read_text())
+    grid = _grid(folder / GRID)
     found = {run["id"]: run for run in read_runs(folder)}
     runs = tuple(_result(found[i]) for i in grid["ids"] if i in found)
     if not runs:
         raise InputError(f"{folder}: no run is finished yet; let fedsofim compare go on first")
     return Results(grid["experiment"]["name"], grid["experiment"]["about"], runs, grid)
+
+
+def _grid(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text())
+    except ValueError as problem:
+        raise InputError(f"{path}: is damaged ({problem}); let fedsofim compare write it again") from None
 
 
 def _result(run: dict[str, Any]) -> Result:
@@ -125,6 +166,8 @@ def _result(run: dict[str, Any]) -> Result:
         epsilon=epsilon_stated(run["epsilon"]),
         trace=trace,
         predictions=from_text(run["predictions"]),
+        used=run.get("used", run["settings"]),
+        code=run.get("code", {}),
     )
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedsofim.core.budget import WITHOUT
@@ -86,6 +86,13 @@ class Table:
         writer.writerow(self.columns)
         writer.writerows([c.text for c in row] for row in self.rows)
         return out.getvalue()
+
+    def of_data(self, place: tuple[str, str]) -> "Table":
+        """With a first column that says of which data and partition, unless it has one."""
+        if self.columns[0] == "data":
+            return self
+        rows = tuple((text(f"{place[0]}, {place[1]}"), *row) for row in self.rows)
+        return replace(self, columns=("data", *self.columns), rows=rows)
 
     def write(self, folder: Path) -> None:
         """All three files of the table."""

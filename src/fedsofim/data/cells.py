@@ -1,0 +1,137 @@
+"""A table as it is read, before anybody says what its columns mean: from CSV, Parquet, or a data frame."""
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsofim.errors import InputError
+
+DELIMITERS = ",;\t"
+SHOWN = 20  # columns, or problems, named in one message
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Columns by name, each with its cells as they came: text in a CSV; numbers, dates and None elsewhere too."""
+
+    origin: str
+    columns: Mapping[str, Sequence[Any]]
+    place: Callable[[int], str] = "row {}".format  # where in the file a record stands
+    remarks: tuple[str, ...] = ()  # what a reader should know about how it was read
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+
+def read_cells(path: Path) -> Cells:
+    """The table in a file, by its kind."""
+    return TABLES[path.suffix.lower()](path)
+
+
+def cells_of_csv(path: Path) -> Cells:
+    """A CSV file with a header line, separated by commas, semicolons or tabs; in UTF-8, else in Latin-1."""
+    text, remarks = _decoded(path)
+    first = text.partition("\n")[0]
+    try:
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(DELIMITERS, key=first.count), strict=True)
+        rows = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as problem:
+        raise InputError(f"{path}: not a readable CSV file ({problem})") from None
+    if len(rows) < 2:
+        raise InputError(f"{path}: {len(rows)} lines; expected a header line and one line per record")
+    (_, names), *records = rows
+    header = [name.strip() for name in names]
+    check_header(str(path), header)
+    problems = [
+        f"line {line} has {len(row)} cells but the header has {len(header)}"
+        for line, row in records
+        if len(row) != len(header)
+    ]
+    raise_all(str(path), problems)
+    lines = [line for line, _ in records]
+    columns = dict(zip(header, zip(*(row for _, row in records), strict=True), strict=True))
+    return Cells(origin=str(path), columns=columns, place=lambda row: f"line {lines[row]}", remarks=remarks)
+
+
+def cells_of_parquet(path: Path) -> Cells:
+    """A Parquet file; needs the extra `parquet`."""
+    try:
+        import pyarrow as pa  # pyright: ignore[reportMissingImports]
+        from pyarrow import parquet  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        raise InputError(
+            f"{path}: reading Parquet needs pyarrow, which is not installed: pip install 'fedsofim[parquet]'"
+        ) from None
+    try:
+        table = parquet.read_table(path)
+    except (pa.ArrowException, OSError) as problem:
+        raise InputError(f"{path}: not a readable Parquet file ({str(problem).splitlines()[0]})") from None
+    check_header(str(path), table.column_names)
+    return Cells(origin=str(path), columns={name: table[name].to_pylist() for name in table.column_names})
+
+
+def cells_of_frame(frame: Any, origin: str) -> Cells:
+    """A data frame of pandas or polars: whatever has `columns` and gives one by its name."""
+    names = [str(name) for name in frame.columns]
+    check_header(origin, names)
+    return Cells(origin=origin, columns={str(name): list(frame[name]) for name in frame.columns})
+
+
+def is_frame(value: Any) -> bool:
+    """Is this a data frame?"""
+    return hasattr(value, "columns") and hasattr(value, "__getitem__") and not isinstance(value, Cells)
+
+
+TABLES: dict[str, Callable[[Path], Cells]] = {
+    ".csv": cells_of_csv,
+    ".tsv": cells_of_csv,
+    ".parquet": cells_of_parquet,
+    ".pq": cells_of_parquet,
+}
+
+
+def check_header(origin: str, header: Sequence[str]) -> None:
+    if all(_spells_number(name) for name in header):
+        raise InputError(f"{origin}: the first line holds numbers; expected the names of the columns")
+    twice = sorted({name for name in header if list(header).count(name) > 1})
+    if twice:
+        raise InputError(f"{origin}: column '{twice[0]}' occurs more than once in the header")
+
+
+def raise_all(origin: str, problems: Sequence[str]) -> None:
+    """One error that tells everything that is wrong with a file; the first in its first line."""
+    if not problems:
+        return
+    more = [f"  {problem}" for problem in problems[1:SHOWN]]
+    rest = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    raise InputError("\n".join([f"{origin}: {problems[0]}", *more, *rest]))
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names for a message, cut where there are many."""
+    return ", ".join(map(str, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+
+
+def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig"), ()
+    except UnicodeDecodeError:
+        if b"\0" in content:
+            raise InputError(f"{path}: not a readable CSV file: it holds zero bytes, so it is no text") from None
+        return content.decode("cp1252", errors="replace"), (f"{path.name}: not in UTF-8, so it was read as Latin-1",)
+
+
+def _spells_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

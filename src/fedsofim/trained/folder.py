@@ -1,0 +1,165 @@
+"""A model on disk: one folder, `model.safetensors` for the numbers and `model.json` for everything else.
+
+format      this file's version; an older one is read or refused with a sentence
+card        the model in plain words
+labels, columns, shape, schema, preparation: what it takes to use the model
+training, privacy, result, versions: how it came about and what that cost, the ledger with it
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedsofim.core.models import HEAD, Model, make_model, softmax_head
+from fedsofim.core.prepared import Prepared
+from fedsofim.data.affine import Affine
+from fedsofim.data.schema import plain_schema, schema_of
+from fedsofim.errors import InputError
+from fedsofim.files import check_free, write_text, write_whole
+from fedsofim.trained.card import card_of
+from fedsofim.trained.model import Trained
+
+FORMAT = 1
+NUMBERS, REST = "model.safetensors", "model.json"
+FILES = (NUMBERS, REST)
+_FACTS = ("training", "privacy", "result", "versions")
+
+
+def save_model(model: Trained, folder: Path, *, force: bool = False) -> Path:
+    """Both files, each whole or not at all; nothing is overwritten unless forced."""
+    check_free(folder, FILES, force)
+    arrays, document = numbers_of(model), document_of(model)
+    import safetensors.numpy
+
+    content = safetensors.numpy.save(arrays, metadata={"format": "fedsofim model"})
+    write_whole(folder / NUMBERS, lambda file: file.write(content))
+    write_text(folder / REST, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    return folder
+
+
+def numbers_of(model: Trained) -> dict[str, np.ndarray]:
+    """Every array of a model, by name."""
+    leaves = {f"params.{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(model.params))}
+    moved = model.standardised
+    public = {} if moved is None else {"public.shift": moved.shift, "public.scale": moved.scale}
+    return {k: np.array(v, order="C") for k, v in (leaves | model.prepared.arrays() | public).items()}
+
+
+def document_of(model: Trained) -> dict[str, Any]:
+    """Everything else, as plain data."""
+    return {
+        "format": FORMAT,
+        "card": card_of(model),
+        "labels": [label.item() if isinstance(label, np.generic) else label for label in model.labels],
+        "columns": list(model.columns),
+        "shape": list(model.shape),
+        "model": model.name,
+        "schema": None if model.schema is None else plain_schema(model.schema),
+        "preparation": model.prepared.tables(),
+        **{key: dict(model.facts.get(key, {})) for key in _FACTS},
+    }
+
+
+def load_model(folder: str | Path, *, model: str | Model | None = None) -> Trained:
+    """A model from its folder. `model` is needed only for one of one's own: its file, its name, or itself."""
+    folder = Path(folder)
+    document = _document(folder)
+    arrays = _arrays(folder / NUMBERS)
+    try:
+        return rebuilt(document, arrays, model)
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        if isinstance(problem, InputError):
+            raise InputError(f"{folder}: {problem}") from None
+        raise InputError(
+            f"{folder}: {REST} and {NUMBERS} do not fit together, or one is damaged ({problem!r})"
+        ) from None
+
+
+def rebuilt(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray], model: str | Model | None = None) -> Trained:
+    """A model from its two halves."""
+    name, shape = document["model"], tuple(document["shape"])
+    found = _model(name, model)
+    classes, prepared = len(document["labels"]), Prepared.read(document["preparation"], arrays)
+    width = prepared.map(np.zeros((1, *shape), np.float32)).shape[1:]
+    return Trained(
+        params=_params(found, width, classes, arrays),
+        model=found,
+        name=name,
+        shape=shape,
+        labels=tuple(document["labels"]),
+        prepared=prepared,
+        columns=tuple(document["columns"]),
+        schema=None if document["schema"] is None else schema_of(document["schema"]),
+        standardised=Affine(arrays["public.shift"], arrays["public.scale"]) if "public.shift" in arrays else None,
+        facts={key: document[key] for key in _FACTS},
+    )
+
+
+def _document(folder: Path) -> dict[str, Any]:
+    path = folder / REST
+    if not path.is_file():
+        raise InputError(f"{folder}: {_what_it_is(folder)}")
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        version = document["format"]
+    except (ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"{path}: not a model's description, or a damaged one ({problem!r})") from None
+    if version != FORMAT:
+        raise InputError(
+            f"{path}: is of format {version!r}, and this version of fedsofim reads format {FORMAT}; use the version "
+            f"that wrote it ({document.get('versions', {}).get('fedsofim', 'unknown')}), or train again"
+        )
+    return document
+
+
+def _what_it_is(folder: Path) -> str:
+    if not folder.is_dir():
+        return "no such folder; expected one that run.save or fedsofim run --out wrote"
+    if (folder / "checkpoint.npz").is_file():
+        return f"the folder of a federation's job; make a model of it with: fedsofim model {folder} --out m"
+    if (folder / "runs.jsonl").is_file():
+        return "a folder of runs; models of its runs are in models/, if it was made with fedsofim compare --models"
+    if (folder / "params.npz").is_file():
+        return (
+            "was saved before models were whole: what its records were prepared by is not in it, so its predictions "
+            "would be wrong. Train it again"
+        )
+    return f"holds no {REST}; expected a folder that run.save or fedsofim run --out wrote"
+
+
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    import safetensors
+    import safetensors.numpy
+
+    try:
+        return safetensors.numpy.load_file(path)
+    except (FileNotFoundError, safetensors.SafetensorError) as problem:
+        raise InputError(f"{path}: not a readable safetensors file ({problem})") from None
+
+
+def _model(name: str, given: str | Model | None) -> Model:
+    if isinstance(given, Model):
+        return given
+    if name == HEAD and given in (None, HEAD):
+        return softmax_head()
+    if given is None:
+        raise InputError(
+            f"its model is one of your own ({name or 'without a name'}); say which with model=, for example "
+            f"fs.load_model(folder, model={name or './mine.py'!r}) (--model {name or './mine.py'})"
+        )
+    return make_model(given)
+
+
+def _params(model: Model, width: tuple[int, ...], classes: int, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The arrays in the model's own tree."""
+    like = jax.eval_shape(lambda: model.init(jax.random.key(0), width, classes))
+    leaves, structure = jax.tree.flatten(like)
+    found = [arrays[f"params.{i}"] for i in range(sum(key.startswith("params.") for key in arrays))]
+    shapes, wanted = [leaf.shape for leaf in found], [leaf.shape for leaf in leaves]
+    if shapes != wanted:
+        raise InputError(f"its parameters have shapes {shapes}, but the model's are {wanted}; is it the right model?")
+    return jax.tree.unflatten(structure, found)

@@ -1,0 +1,154 @@
+"""A trained model: takes records as people have them, gives labels as people write them.
+
+table or data frame -> features, by the schema and by names of columns
+features            -> what the parameters are for, by public statistics and by what training released
+logits              -> probabilities and labels
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim.core.models import HEAD, Model
+from fedsofim.core.prepared import Prepared
+from fedsofim.core.queries import SoftmaxGradient
+from fedsofim.data.affine import Affine
+from fedsofim.data.cells import Cells, cells_of_frame, is_frame
+from fedsofim.data.columns import Encoded, encode
+from fedsofim.data.html import card as html_card
+from fedsofim.data.schema import Schema, numbers_only
+from fedsofim.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trained:
+    """Parameters with all that belongs to them. `facts` are plain data: how it was trained, and what that cost."""
+
+    params: Any
+    model: Model
+    name: str  # of the model; empty: it is nobody's name, so whoever loads it gives the model
+    shape: tuple[int, ...]  # of a record's features
+    labels: tuple[Any, ...]
+    prepared: Prepared = field(default_factory=Prepared)
+    columns: tuple[str, ...] = ()
+    schema: Schema | None = None
+    standardised: Affine | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_head(self) -> bool:
+        """Is it the linear softmax head, which can be exported?"""
+        return isinstance(self.model.gradient, SoftmaxGradient)
+
+    def predict(self, x: Any) -> np.ndarray:
+        """The label of each record. `x` is a data frame, whose columns are found by name, or an array of features."""
+        return np.array(self.labels)[self.predict_proba(x).argmax(axis=1)]
+
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """The probability of each class, in the order of `labels`."""
+        logits = self.logits(self.features_of(x))
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    def logits(self, features: np.ndarray) -> np.ndarray:
+        """Of features as the dataset had them before anything was done to them."""
+        moved = features if self.standardised is None else self.standardised(features)
+        return np.asarray(self.model.logits(self.params, jnp.asarray(self.prepared.map(moved))), np.float64)
+
+    def features_of(self, x: Any) -> np.ndarray:
+        """Records as they come into features, checked: names of a frame's columns, shape and numbers of an array."""
+        if isinstance(x, Cells):
+            return self.encoded(x).x
+        return self.encoded(cells_of_frame(x, "the data frame")).x if is_frame(x) else self._checked(x)
+
+    def encoded(self, cells: Cells) -> Encoded:
+        """A table's features, by the schema."""
+        if self.schema is None and self.columns:
+            return encode(numbers_only(self.columns), cells)
+        if self.schema is None:
+            raise InputError(
+                f"{cells.origin}: this model was trained on arrays, whose columns have no names; give an array of "
+                f"shape (records, {', '.join(map(str, self.shape))}), or an .npz file with that array as x"
+            )
+        return encode(self.schema, cells)
+
+    def _checked(self, x: Any) -> np.ndarray:
+        expected = f"expected numbers of shape (records, {', '.join(map(str, self.shape))}), as in training"
+        expected += ", or a data frame with the columns of training" if self.schema is not None else ""
+        try:
+            found = np.asarray(x, np.float32)
+        except (TypeError, ValueError):  # text, or rows of unequal length
+            raise InputError(f"predict got a {type(x).__name__} that is no array of numbers; {expected}") from None
+        if found.ndim != len(self.shape) + 1 or found.shape[1:] != self.shape:
+            raise InputError(f"predict got an array of shape {found.shape}; {expected}")
+        if not np.all(np.isfinite(found)):
+            row = int(np.argwhere(~np.isfinite(found))[0][0])
+            raise InputError(f"predict got NaN or infinity, first in record {row}; fill or remove it")
+        return found
+
+    # --- kept, and exported ---------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, *, force: bool = False) -> Path:
+        """model.safetensors and model.json in a folder; `fs.load_model` reads them."""
+        from fedsofim.trained.folder import save_model
+
+        return save_model(self, Path(folder), force=force)
+
+    @property
+    def card(self) -> str:
+        """The model in plain words: its data, its budget, what is protected and what is not."""
+        from fedsofim.trained.card import card_of
+
+        return "\n".join(card_of(self))
+
+    def to_sklearn(self) -> Any:
+        """A scikit-learn classifier with `predict` and `predict_proba`; needs the extra sklearn."""
+        from fedsofim.trained.estimator import FedsofimClassifier
+
+        return FedsofimClassifier(self)
+
+    def to_onnx(self, path: str | Path) -> Path:
+        """An ONNX file, from raw columns (or features) to label and probabilities; needs the extra onnx."""
+        from fedsofim.trained.onnx_file import write_onnx
+
+        return write_onnx(self, Path(path))
+
+    def to_torch(self) -> Any:
+        """A torch module from features to logits; needs the extra torch."""
+        from fedsofim.trained.torch_module import as_module
+
+        return as_module(self)
+
+    def check_exportable(self, into: str) -> None:
+        if not self.is_head:
+            raise InputError(
+                f"this model is a stranger's ({self.name or 'without a name'}), and {into} knows its layers only from "
+                "its author; what can be exported is the linear softmax head"
+            )
+
+    def theta(self) -> tuple[np.ndarray, np.ndarray]:
+        """The head's weights (features x classes) and bias."""
+        theta = np.asarray(jax.tree.leaves(self.params)[0])
+        return theta[:-1], theta[-1]
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    def __str__(self) -> str:
+        kind = "linear head" if self.is_head else self.name or "a model of one's own"
+        classes = ", ".join(map(str, self.labels[:8]))
+        return f"trained model ({kind}): {int(np.prod(self.shape))} features, classes {classes}"
+
+    def _repr_html_(self) -> str:
+        lines = [line.removeprefix("- ") for line in self.card.splitlines() if line.startswith("- ")]
+        return html_card(str(self), dict(line.split(": ", 1) for line in lines if ": " in line))
+
+
+def name_of(model: Model, given: str = "") -> str:
+    """A model's name: the head's, or the one it was asked for by."""
+    return HEAD if isinstance(model.gradient, SoftmaxGradient) else given
