@@ -22,7 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
-from fedsofim.core.contractions import Sizes, convolved, factors, result, sizes_of
+from fedsofim.core.contractions import Sizes, factors, result, sizes_of, turned_sum
+from fedsofim.core.windows import Patches, conv_of, quick
 
 _MOVES = {"transpose", "reshape", "squeeze", "copy"}  # the same numbers in another place
 _ADDITIONS = {"add_any", "add"}
@@ -74,14 +75,16 @@ class Leaf:
     @property
     def reads(self) -> list[Any]:
         """The values of the program that it is computed from."""
-        return [self.var] if self.form is Form.FORMED else [v for t in self.terms for v in t.eqn.invars]
+        return [v for t in self.terms for v in t.eqn.invars] if self.terms else [self.var]
 
-    def parts(self, values: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
+    def parts(self, patches: Patches, values: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
         """One record's numbers as one row, or its a and g, from what it reads."""
         if self.form is Form.FORMED:
-            return (values[0].astype(self.dtype).reshape(-1),)
+            conv = conv_of(self.terms[0].eqn) if self.terms else None
+            formed = values[0] if conv is None else turned_sum(conv, patches, *values)
+            return (formed.astype(self.dtype).reshape(-1),)
         pairs = [
-            tuple(f.astype(self.dtype) for f in factors(term.eqn, *values[2 * i : 2 * i + 2]))
+            tuple(f.astype(self.dtype) for f in factors(term.eqn, patches, *values[2 * i : 2 * i + 2]))
             for i, term in enumerate(self.terms)
         ]
         straight = [pair[::-1] if term.turned else pair for pair, term in zip(pairs, self.terms, strict=True)]
@@ -91,12 +94,15 @@ class Leaf:
 
     def of_row(self, row: jax.Array) -> jax.Array:
         """The leaf from its numbers in the order in which they are added up, of any dtype."""
-        if self.form is not Form.FORMED and len(self.terms) > 1:
+        s = self.sizes
+        if len(self.terms) > 1:
             return row.reshape(self.shape)
-        if self.form is Form.FORMED:
+        if not self.terms:
             out = row.reshape(self.var.aval.shape)
+        elif self.form is Form.FORMED:
+            out = result(self.terms[0].eqn, row.reshape(s.columns, s.rows).T[None])
         else:
-            out = result(self.terms[0].eqn, row.reshape(self.sizes.batch, self.sizes.rows, self.sizes.columns))
+            out = result(self.terms[0].eqn, row.reshape(s.batch, s.rows, s.columns))
         return _moved(out, self.moves)
 
 
@@ -108,15 +114,14 @@ def leaves_of(jaxpr: Jaxpr, dtypes: Sequence[Any]) -> tuple[Leaf, ...]:
     def leaf(var: Any, dtype: Any) -> Leaf:
         terms = None if isinstance(var, Literal) else _terms(var, made, private, ())
         kinds = _leaf(var, dtype, list(terms or ()), len(dtypes))
-        return kinds or _formed(var, dtype, made)
+        return kinds or _formed(var, dtype, made, private)
 
     return tuple(leaf(v, d) for v, d in zip(jaxpr.outvars, dtypes, strict=True))
 
 
 def evaluated(jaxpr: Jaxpr, leaves: Sequence[Leaf], consts: Sequence, x: jax.Array, y: jax.Array) -> list[tuple]:
-    """The parts of every leaf for one record: only the equations that they need are run, and convolutions of two
-    things of the record as products."""
-    private = _of_records(jaxpr)
+    """The parts of every leaf for one record: only the equations that they need are run, and each the quickest way."""
+    private, patches = _of_records(jaxpr), Patches()
     env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, x, y), strict=True))
 
     def read(atom: Any) -> Any:
@@ -124,12 +129,13 @@ def evaluated(jaxpr: Jaxpr, leaves: Sequence[Leaf], consts: Sequence, x: jax.Arr
 
     for eqn in _needed(jaxpr, leaves):
         values = [read(v) for v in eqn.invars]
-        if eqn.primitive.name == "conv_general_dilated" and _both(eqn, private) and sizes_of(eqn):
-            env[eqn.outvars[0]] = convolved(eqn, *values)
+        quicker = quick(eqn) if eqn.primitive.name == "select_and_scatter_add" or _first(eqn, private) else None
+        if quicker is not None:
+            env[eqn.outvars[0]] = quicker(patches, *values).astype(eqn.outvars[0].aval.dtype)
             continue
         out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
         env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
-    return [leaf.parts([read(v) for v in leaf.reads]) for leaf in leaves]
+    return [leaf.parts(patches, [read(v) for v in leaf.reads]) for leaf in leaves]
 
 
 # --- reading ------------------------------------------------------------------------------------------------
@@ -156,6 +162,12 @@ def _needed(jaxpr: Jaxpr, leaves: Sequence[Leaf]) -> list[Any]:
 
 def _both(eqn: Any, private: set[Any]) -> bool:
     return all(not isinstance(v, Literal) and v in private for v in eqn.invars)
+
+
+def _first(eqn: Any, private: set[Any]) -> bool:
+    """Is the first of two operands the record's, and the other not?"""
+    of_record = [not isinstance(v, Literal) and v in private for v in eqn.invars]
+    return of_record == [True, False]
 
 
 def _terms(var: Any, made: dict, private: set, moves: tuple) -> list[tuple[Any, tuple]] | None:
@@ -235,11 +247,14 @@ def _roundings(numbers: int) -> int:
     return numbers if numbers <= 768 else 256 * math.ceil(math.log(numbers, 256))
 
 
-def _formed(var: Any, dtype: Any, made: dict) -> Leaf:
+def _formed(var: Any, dtype: Any, made: dict, private: set) -> Leaf:
     """A gradient of a matrix ends in a transpose, which as a row would have to be carried out for every record."""
     shape, moves = tuple(var.aval.shape), ()
     while not isinstance(var, Literal) and var in made and made[var].primitive.name in _MOVES:
         moves, var = (made[var], *moves), made[var].invars[0]
+    eqn = None if isinstance(var, Literal) else made.get(var)
+    if eqn is not None and eqn.primitive.name == "conv_general_dilated" and _both(eqn, private) and sizes_of(eqn):
+        return Leaf(Form.FORMED, shape, dtype, sizes_of(eqn), var, (Term(eqn),), moves)  # type: ignore[arg-type]
     return Leaf(Form.FORMED, shape, dtype, Sizes(1, 1, 1, math.prod(shape)), var, (), moves)
 
 

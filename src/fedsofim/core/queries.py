@@ -27,21 +27,21 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 
 from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, norms
-from fedsofim.core.contractions import EXACT
 from fedsofim.core.grouping import at_least_single, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice, Whole
 from fedsofim.core.leaves import Leaf, leaves_of
 from fedsofim.core.record_sums import block_sum, lattice_groups
 from fedsofim.core.softmax_gradient import SoftmaxGradient as SoftmaxGradient  # one of the three, and its name is here
+from fedsofim.core.windows import EXACT
 from fedsofim.errors import Refused
-
-TILE = 4 * GROUP  # what the records of a closed form are padded to
 
 
 class Query(Protocol):
     ratio: ClassVar[float]
     wide: ClassVar[bool]
     """May all blocks be computed at once (closed forms), or one after another (memory)?"""
+    tile: ClassVar[int]
+    """Records that are worth computing together: what a long block of them is padded to."""
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
         """Shapes of the summed leaves, which are floats of 32 bits or more whatever the vectors are."""
@@ -62,6 +62,7 @@ class PerRecord:
 
     ratio: ClassVar[float] = 2.0
     wide: ClassVar[bool] = False
+    tile: ClassVar[int] = 16 * GROUP
     jaxpr: Any
     shapes: tuple[jax.ShapeDtypeStruct, ...]
 
@@ -104,6 +105,7 @@ class SecondMoment:
 
     ratio: ClassVar[float] = math.sqrt(2.0)
     wide: ClassVar[bool] = False
+    tile: ClassVar[int] = GROUP
     vector: PerRecord
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:

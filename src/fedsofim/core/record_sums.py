@@ -20,13 +20,14 @@ import jax.numpy as jnp
 from jax.extend.core import Jaxpr
 
 from fedsofim.core.clipping import GROUP, add_up, clip_factor, evaluated_once, guarded, square_sum
-from fedsofim.core.contractions import EXACT
 from fedsofim.core.grouping import divisor, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice, Whole
 from fedsofim.core.leaves import Form, Leaf, evaluated, gram_roundings
+from fedsofim.core.windows import EXACT
 
 _MICRO_BATCH = 2**19  # numbers of formed leaves held at a time: what a cache holds; they are read twice
 _IN_MEMORY = 2**21  # numbers of everything that is held
+_SUMS = 3 * 2**17  # numbers of groups' sums held at a time
 _LEAST = 16  # records of a micro-batch, where a group is added up in parts
 
 
@@ -54,7 +55,7 @@ def block_sum(
     """The sum of one block's weight·clip(vector), on the lattice. `block` is x, y and weight."""
     groups, size = tiles(leaves, len(block[1]))
     fit = _fitting(leaves)
-    micro, together = divisor(size, fit), divisor(groups, max(1, fit // size))
+    micro, together = divisor(size, fit), divisor(groups, max(1, min(fit // size, _SUMS // _numbers(leaves))))
     split = [
         padded(a, groups * size).reshape(-1, together, size // micro, micro, *a.shape[1:]).swapaxes(1, 2) for a in block
     ]  # (steps, micro-batches of a group, groups together, records of a micro-batch)
@@ -149,7 +150,7 @@ def _summed(leaf: Leaf, factor: jax.Array, part: tuple[jax.Array, ...]) -> jax.A
     if leaf.form is Form.FORMED:
         return jnp.matmul(factor[:, None], part[0].reshape(groups, size, -1), precision=EXACT)[:, 0]
     s = leaf.sizes
-    scaled, other = (0, 1) if s.rows < s.columns else (1, 0)
+    scaled = 0 if s.rows < s.columns else 1
     sides = list(part)
     sides[scaled] = sides[scaled] * _along(factor.reshape(-1), sides[scaled])
     tiled = [f.reshape(groups * leaf.groups, size // leaf.groups, *f.shape[1:]) for f in sides]
@@ -167,6 +168,10 @@ def _fitting(leaves: Sequence[Leaf]) -> int:
     held = sum(leaf.held for leaf in leaves)
     least = _LEAST if any(leaf.groups > 1 for leaf in leaves) else 1
     return max(least, min(_MICRO_BATCH // max(1, formed), _IN_MEMORY // max(1, held)))
+
+
+def _numbers(leaves: Sequence[Leaf]) -> int:
+    return max(1, sum(leaf.numbers * leaf.groups for leaf in leaves))
 
 
 def _add(a: Any, b: Any) -> Any:
