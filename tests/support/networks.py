@@ -49,7 +49,9 @@ def dense(m: Maker, records: int) -> Network:
 
 def convolutional(m: Maker, records: int) -> Network:
     def conv(x, kernel, stride, padding):
-        return jax.lax.conv_general_dilated(x, kernel, (stride,) * 2, padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return jax.lax.conv_general_dilated(
+            x, kernel, (stride,) * 2, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
 
     def loss(p, x, y):
         h = jax.nn.relu(conv(x[None, :, :, None], p["k1"], 2, "SAME") + p["b1"])
@@ -143,7 +145,7 @@ def embedded(m: Maker, records: int) -> Network:
         return cross_entropy(out[:CLASSES], y)
 
     params = {"table": m(13, 6), "positions": m(5, 6), "tied": m(13, 6)}
-    return Network(loss, params, *m.records(records, 5), {"tied": "FORMED"})
+    return Network(loss, params, *m.records(records, 5), {"tied": "FORMED", "table": "LOOKUP"})
 
 
 def heads(m: Maker, records: int) -> Network:

@@ -61,8 +61,8 @@ def turned_sum(conv: Conv, patches: Patches, left: jax.Array, right: jax.Array) 
     return product.reshape(conv.right[0], -1)
 
 
-def result(eqn: Any, matrices: jax.Array) -> jax.Array:
-    """What the equation gives, from Σ_t a_t ⊗ g_t as (batch, rows, columns), of any dtype."""
+def result(eqn: Any, matrices: Any) -> Any:
+    """What the equation gives, from Σ_t a_t ⊗ g_t as (batch, rows, columns), an array of JAX's or NumPy's."""
     conv = conv_of(eqn)
     if conv is None:
         return matrices.reshape(eqn.outvars[0].aval.shape)

@@ -1,11 +1,12 @@
 """How the leaves of a per-record vector come about, read from the program that gives them.
 
-A leaf that is a sum of outer products Σ_t a_t ⊗ g_t (contractions.py) need not be formed for every record: its length and the
-clipped sum follow from a and g. So a gradient of many parameters costs what an ordinary one does. Three forms:
+A leaf that is a sum of outer products Σ_t a_t ⊗ g_t (contractions.py) need not be formed for every record: its length
+and the clipped sum follow from a and g. So a gradient of many parameters costs what an ordinary one does. The forms:
 
-    APART    one term:   |a ⊗ g| = |a|·|g|                           a layer of a network, and a record is one row
-    GRAM     few terms:  |Σ_t a_t ⊗ g_t|² = Σ_tt' (a_t·a_t')(g_t·g_t')    parameters used twice, short sequences
-    FORMED   else: the leaf itself, as the program computes it        many terms, biases, scales, whatever is not recognised
+    APART    one term:   |a ⊗ g| = |a|·|g|                              a layer of a network, a record is one row
+    GRAM     few terms:  |Σ_t a_t ⊗ g_t|² = Σ_tt' (a_t·a_t')(g_t·g_t')   parameters used twice, short sequences
+    LOOKUP   rows added into a table (lookups.py)                       embeddings
+    FORMED   the leaf itself, as the program computes it                many terms, biases, scales, all the rest
 
 The reading decides how a sum is computed, never what may leave: whatever a and g are, what is added is Σ_t a_t ⊗ g_t,
 and that is what is measured (docs/clipping.md).
@@ -23,6 +24,7 @@ import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
 from fedsofim.core.contractions import Sizes, factors, result, sizes_of, turned_sum
+from fedsofim.core.lookups import looked_up, rows_of
 from fedsofim.core.windows import Patches, conv_of, quick
 
 _MOVES = {"transpose", "reshape", "squeeze", "copy"}  # the same numbers in another place
@@ -34,6 +36,7 @@ _ROUNDED = 2048  # at most, in the length of a leaf that is not formed: 2^-13 of
 class Form(Enum):
     APART = "from |a|·|g|"
     GRAM = "from the products of its few terms"
+    LOOKUP = "from the rows of a table that a record touches"
     FORMED = "formed for every record"
 
 
@@ -70,12 +73,14 @@ class Leaf:
         """Numbers in memory for each record."""
         if self.form is Form.FORMED:
             return self.numbers
+        if self.form is Form.LOOKUP:
+            return self.sizes.terms * (self.sizes.columns + self.sizes.terms)
         return self.sizes.batch * self.sizes.terms * (self.sizes.rows + self.sizes.columns)
 
     @property
     def reads(self) -> list[Any]:
         """The values of the program that it is computed from."""
-        return [v for t in self.terms for v in t.eqn.invars] if self.terms else [self.var]
+        return [v for t in self.terms for v in t.eqn.invars[-2:]] if self.terms else [self.var]
 
     def parts(self, patches: Patches, values: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
         """One record's numbers as one row, or its a and g, from what it reads."""
@@ -83,21 +88,18 @@ class Leaf:
             conv = conv_of(self.terms[0].eqn) if self.terms else None
             formed = values[0] if conv is None else turned_sum(conv, patches, *values)
             return (formed.astype(self.dtype).reshape(-1),)
-        pairs = [
-            tuple(f.astype(self.dtype) for f in factors(term.eqn, patches, *values[2 * i : 2 * i + 2]))
-            for i, term in enumerate(self.terms)
-        ]
+        if self.form is Form.LOOKUP:
+            return looked_up(self.terms[0].eqn, values[0], values[1].astype(self.dtype))
+        pairs = [factors(term.eqn, patches, *values[2 * i : 2 * i + 2]) for i, term in enumerate(self.terms)]
         straight = [pair[::-1] if term.turned else pair for pair, term in zip(pairs, self.terms, strict=True)]
-        return tuple(
-            jnp.concatenate(side, axis=1) if len(side) > 1 else side[0] for side in zip(*straight, strict=True)
-        )
+        return tuple(jnp.concatenate(side, axis=1).astype(self.dtype) for side in zip(*straight, strict=True))
 
     def of_row(self, row: jax.Array) -> jax.Array:
         """The leaf from its numbers in the order in which they are added up, of any dtype."""
         s = self.sizes
         if len(self.terms) > 1:
             return row.reshape(self.shape)
-        if not self.terms:
+        if not self.terms or self.form is Form.LOOKUP:
             out = row.reshape(self.var.aval.shape)
         elif self.form is Form.FORMED:
             out = result(self.terms[0].eqn, row.reshape(s.columns, s.rows).T[None])
@@ -113,8 +115,7 @@ def leaves_of(jaxpr: Jaxpr, dtypes: Sequence[Any]) -> tuple[Leaf, ...]:
 
     def leaf(var: Any, dtype: Any) -> Leaf:
         terms = None if isinstance(var, Literal) else _terms(var, made, private, ())
-        kinds = _leaf(var, dtype, list(terms or ()), len(dtypes))
-        return kinds or _formed(var, dtype, made, private)
+        return _leaf(var, dtype, list(terms or ()), len(dtypes)) or _formed(var, dtype, made, private)
 
     return tuple(leaf(v, d) for v, d in zip(jaxpr.outvars, dtypes, strict=True))
 
@@ -175,12 +176,18 @@ def _terms(var: Any, made: dict, private: set, moves: tuple) -> list[tuple[Any, 
     eqn = None if isinstance(var, Literal) else made.get(var)
     if eqn is None:
         return None
-    if eqn.primitive.name in _MOVES:
+    if _moves(eqn):
         return _terms(eqn.invars[0], made, private, (eqn, *moves))
     if eqn.primitive.name in _ADDITIONS:
         sides = [_terms(v, made, private, moves) for v in eqn.invars]
         return None if None in sides else [term for side in sides for term in side or ()]
     return [(eqn, moves)] if sizes_of(eqn) and _both(eqn, private) else None
+
+
+def _moves(eqn: Any) -> bool:
+    """Does it only place numbers anew? (A reshape may also be told to permute first.)"""
+    permutes = eqn.primitive.name == "reshape" and eqn.params["dimensions"] is not None
+    return eqn.primitive.name in _MOVES and not permutes
 
 
 def _leaf(var: Any, dtype: Any, terms: list[tuple[Any, tuple]], leaves: int) -> Leaf | None:
@@ -217,8 +224,7 @@ def _standing(eqn: Any, moves: tuple) -> tuple[Sizes, bool] | None:
     if s is None or s.batch != 1:
         return None
     places = np.arange(s.numbers).reshape(s.rows, s.columns)
-    with jax.ensure_compile_time_eval():
-        placed = np.asarray(_moved(result(eqn, jnp.asarray(places)[None]), moves)).reshape(-1)
+    placed = _moved(result(eqn, places[None]), moves).reshape(-1)
     if np.array_equal(placed, places.reshape(-1)):
         return s, False
     if np.array_equal(placed, places.T.reshape(-1)):
@@ -248,17 +254,34 @@ def _roundings(numbers: int) -> int:
 
 
 def _formed(var: Any, dtype: Any, made: dict, private: set) -> Leaf:
-    """A gradient of a matrix ends in a transpose, which as a row would have to be carried out for every record."""
+    """A leaf as it was before its numbers were moved: a gradient of a matrix ends in a transpose, which as a row would
+    have to be carried out for every record."""
     shape, moves = tuple(var.aval.shape), ()
-    while not isinstance(var, Literal) and var in made and made[var].primitive.name in _MOVES:
+    while not isinstance(var, Literal) and var in made and _moves(made[var]):
         moves, var = (made[var], *moves), made[var].invars[0]
     eqn = None if isinstance(var, Literal) else made.get(var)
-    if eqn is not None and eqn.primitive.name == "conv_general_dilated" and _both(eqn, private) and sizes_of(eqn):
-        return Leaf(Form.FORMED, shape, dtype, sizes_of(eqn), var, (Term(eqn),), moves)  # type: ignore[arg-type]
+    if eqn is not None and (rows := rows_of(eqn, made)):
+        return Leaf(Form.LOOKUP, shape, dtype, Sizes(1, rows[0], 1, rows[1]), var, (Term(eqn),), moves)
+    if eqn is not None and conv_of(eqn) and _both(eqn, private) and (sizes := sizes_of(eqn)):
+        return Leaf(Form.FORMED, shape, dtype, sizes, var, (Term(eqn),), moves)
     return Leaf(Form.FORMED, shape, dtype, Sizes(1, 1, 1, math.prod(shape)), var, (), moves)
 
 
-def _moved(a: jax.Array, moves: Sequence[Any]) -> jax.Array:
+def _moved(a: Any, moves: Sequence[Any]) -> Any:
+    """An array of JAX's or NumPy's as the moves leave it."""
     for eqn in moves:
-        a = eqn.primitive.bind(a, **eqn.params)
+        turn = eqn.primitive.name == "transpose"
+        a = a.transpose(eqn.params["permutation"]) if turn else a.reshape(eqn.outvars[0].aval.shape)
     return a
+
+
+def told(leaves: Sequence[Leaf]) -> str:
+    """For people: how much of a record's vector is formed."""
+    total = sum(leaf.numbers for leaf in leaves)
+    formed = [leaf for leaf in leaves if leaf.form is Form.FORMED]
+    if not formed:
+        return f"none of a record's {total:,} numbers is formed"
+    shapes = [leaf.shape for leaf in sorted(formed, key=lambda leaf: -leaf.numbers)]
+    most = ", ".join(" x ".join(map(str, shape)) or "1" for shape in shapes[:3])
+    rest = f" and {len(shapes) - 3} smaller" if len(shapes) > 3 else ""
+    return f"{sum(leaf.numbers for leaf in formed):,} of a record's {total:,} numbers are formed: {most}{rest}"

@@ -20,6 +20,7 @@ Together at most 2.5e-4 or 3.6e-4, and twice 6.2e-5: below g. docs/clipping.md g
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol
 
 import jax
@@ -87,11 +88,16 @@ class PerRecord:
 
     def leaves(self) -> tuple[Leaf, ...]:
         """How each leaf is computed."""
-        return leaves_of(self.jaxpr, [at_least_single(s.dtype) for s in self.shapes])
+        return _leaves(self)
 
     def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice) -> list[Whole]:
         """The sum of one block's weight·clip(vector), on the lattice."""
         return block_sum(self.jaxpr, self.leaves(), consts, (x, y, weight), clip, lattice)
+
+
+@lru_cache(maxsize=64)
+def _leaves(query: PerRecord) -> tuple[Leaf, ...]:
+    return leaves_of(query.jaxpr, [at_least_single(s.dtype) for s in query.shapes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 What is in memory of a record are its parts: rows of formed leaves, factors a and g of the others. They are evaluated
 once; lengths are measured on them and the sum is formed of them.
 
-- **Formed**: the row is measured, and added up with its factor.
-- **Apart**: |a ⊗ g| = |a|·|g| exactly, and in Σ_n f_n·a_n ⊗ g_n every product of a record is at most its own share of
-  f_n·|a_n|·|g_n|: nothing cancels within a record, so the sum rounds as one of formed rows does, and once more for f·g.
+- **Formed**: the row is measured, and added up with its factor. Rows of a table: the same.
+- **Apart**: |a ⊗ g| = |a|·|g| exactly, and in Σ_n f_n·a_n ⊗ g_n nothing cancels within a record, so the sum rounds as
+  one of formed rows does, and once more for f·g.
 - **Gram**: terms of one record may cancel, and floats see |v|² only up to γ·S², where S = Σ_t |a_t|·|g_t| and γ is the
-  number of roundings times their size. So the length is taken to be sqrt(|v|² + γ·S²), which is not less than the true one.
+  number of roundings times their size. So the length is taken to be sqrt(|v|² + γ·S²), not less than the true one.
   And a group is added up in so many parts that each has at most 64 terms; then its rounding is that of 64 vectors of
   length S/parts, and a record is clipped as if it were at least that long.
 """
@@ -23,6 +23,7 @@ from fedsofim.core.clipping import GROUP, add_up, clip_factor, evaluated_once, g
 from fedsofim.core.grouping import divisor, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice, Whole
 from fedsofim.core.leaves import Form, Leaf, evaluated, gram_roundings
+from fedsofim.core.lookups import tables
 from fedsofim.core.windows import EXACT
 
 _MICRO_BATCH = 2**19  # numbers of formed leaves held at a time: what a cache holds; they are read twice
@@ -111,8 +112,8 @@ def lengths(leaves: Sequence[Leaf], found: Sequence[tuple[jax.Array, ...]]) -> j
 
 
 def _squares(leaf: Leaf, part: tuple[jax.Array, ...], leaves: int) -> Squares:
-    if leaf.form is Form.FORMED:
-        found = square_sum(part[0])
+    if leaf.form in (Form.FORMED, Form.LOOKUP):
+        found = square_sum(part[-1].reshape(len(part[-1]), -1))
         return Squares(found, found)
     if leaf.form is Form.APART:
         sides = [square_sum(f[:, :, 0]) + _vanished(f) for f in part]
@@ -142,13 +143,15 @@ def _vanished(factor: jax.Array) -> float:
 def _summed(leaf: Leaf, factor: jax.Array, part: tuple[jax.Array, ...]) -> jax.Array:
     """Every group's Σ factor·leaf as a product: factor (groups, n), parts (groups·n, ...).
 
-    However the product adds up its terms, at most GROUP of them, with fused multiply-adds or without, it rounds each at most
-    GROUP + 1 times, and once more where a factor of it was multiplied before: as a sum of clipped rows does.
+    However the product adds up its terms, at most GROUP of them, with fused multiply-adds or without, it rounds each at
+    most GROUP + 1 times, and once more where it was multiplied by its factor before.
     """
     groups, size = factor.shape
     factor = factor.astype(leaf.dtype)
     if leaf.form is Form.FORMED:
         return jnp.matmul(factor[:, None], part[0].reshape(groups, size, -1), precision=EXACT)[:, 0]
+    if leaf.form is Form.LOOKUP:
+        return tables(leaf.terms[0].eqn, factor, *part)
     s = leaf.sizes
     scaled = 0 if s.rows < s.columns else 1
     sides = list(part)
