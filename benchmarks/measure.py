@@ -44,6 +44,11 @@ class Effort:
         """Of the networks' problems."""
         return 2_000 if self.quick else 50_000
 
+    @property
+    def long_turns(self) -> int:
+        """Of what takes minutes."""
+        return 1 if self.quick else 3
+
     def sizes(self, axis: str) -> tuple[int, ...]:
         return growth.AXES[axis][:3] if self.quick else growth.AXES[axis]
 

@@ -62,7 +62,7 @@ def with_networks(found: Results, effort: Effort, peers: bool, tell: Callable[[s
     found = replace(found, networks=(), network_peers=())
     found = replace(found, targets=tuple(t for t in found.targets if not t.what.startswith(names)))
     for network in network_rounds.NETWORKS:
-        lines, rivals, targets = network_rounds.measure(network, effort.records, effort.turns, peers, tell)
+        lines, rivals, targets = network_rounds.measure(network, effort.records, effort.long_turns, peers, tell)
         found = replace(found, networks=(*found.networks, *lines), network_peers=(*found.network_peers, *rivals))
         yield (found := replace(found, targets=(*found.targets, *targets)))
 
