@@ -9,12 +9,13 @@ at most W·ratio·clip in L2 norm over all leaves jointly, for any records, fini
 Proof. Each query's docstring says why its exact sum moves by at most W·ratio·c', where c' = (1 - g)·c is the length
 that vectors are really clipped to and g = `GUARD` = 4.88e-4. Rounding adds, in units of W·ratio·c:
 1. A computed vector is longer than c' by at most 2^-14 of it (clipping.py: norms in levels, factor, product).
-2. A record is added to at most 63 others in floats. In whatever order, a summand is rounded at most 65 times, so the
-   group's sum is off by at most 64·65·2^-24 c < 2.5e-4 c, before and after the replacement: 5e-4 c, which is
-   2.5e-4 of 2c and 3.6e-4 of sqrt(2)c. Who is in a group follows from sizes and weights alone: no other changes.
+2. A record is added to at most 63 others in floats. In whatever order, a summand is rounded at most 66 times, so the
+   group's sum is off by at most 64·66·2^-24 c < 2.6e-4 c, before and after the replacement: 5.2e-4 c, which is
+   2.6e-4 of 2c and, where v·vᵀ is rounded once less, 3.6e-4 of sqrt(2)c. Who is in a group follows from sizes and
+   weights alone: no other changes. Leaves that are not formed: record_sums.py.
 3. Groups are added up on a lattice, or in C++ in doubles, which rounds by at most 2^-14; where it could be more, the
    sum is refused (`clipped_sums`, sums.cc).
-Together at most 2.5e-4 or 3.6e-4, and twice 6.2e-5: below g. docs/clipping.md goes through them in turn.
+Together at most 2.6e-4 or 3.6e-4, and twice 6.2e-5: below g. docs/clipping.md goes through them in turn.
 """
 
 import math
@@ -27,7 +28,7 @@ import jax
 import jax.numpy as jnp
 from jax.core import eval_jaxpr
 
-from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, norms
+from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, square_sum
 from fedsofim.core.grouping import at_least_single, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice, Whole
 from fedsofim.core.leaves import Leaf, leaves_of
@@ -55,7 +56,8 @@ class Query(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PerRecord:
-    """Any function of one record, traced: vectors are formed a micro-batch at a time, clipped jointly, summed.
+    """Any function of one record, traced: vectors are clipped over all leaves jointly and summed, a micro-batch at a
+    time; leaves that are outer products are not even formed (leaves.py, record_sums.py).
 
     Sensitivity 2c: with one record replaced, all summands but one are the same, and the two that differ are at most c
     long each, weighted by at most 1: |a·v - a·w| <= |v| + |w| <= 2c.
@@ -127,7 +129,8 @@ class SecondMoment:
         tiled = groups_of(len(y))
         x, y, weight = (padded(a, math.prod(tiled)) for a in (x, y, weight))
         vectors = evaluated_once(lambda x: self.vector.vectors(consts, x, y), x, weight)
-        factor = clip_factor(norms(vectors), math.sqrt(guarded(clip)))[:, None]  # the matrix is what `clip` bounds
+        norm = jnp.sqrt(square_sum(vectors[0]))
+        factor = clip_factor(norm, math.sqrt(guarded(clip)))[:, None]  # the matrix is what `clip` bounds
         v = jnp.where(factor > 0, vectors[0] * factor, 0.0).reshape(*tiled, -1)
         weighted = v * weight.reshape(*tiled, 1).astype(v.dtype)
         sums = jnp.matmul(jnp.swapaxes(weighted, 1, 2), v, precision=EXACT)

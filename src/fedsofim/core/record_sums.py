@@ -65,8 +65,11 @@ def block_sum(
         return _add(total, micro_sums(jaxpr, leaves, consts, *batch, clip=clip)), None
 
     def step(total: list[Whole], batch: tuple[jax.Array, ...]) -> tuple[list[Whole], None]:
-        zeros = [jnp.zeros((together * leaf.groups, leaf.numbers), leaf.dtype) for leaf in leaves]
-        sums = jax.lax.scan(in_floats, zeros, batch)[0]
+        if micro == size:
+            sums = micro_sums(jaxpr, leaves, consts, *(a[0] for a in batch), clip=clip)
+        else:
+            zeros = [jnp.zeros((together * leaf.groups, leaf.numbers), leaf.dtype) for leaf in leaves]
+            sums = jax.lax.scan(in_floats, zeros, batch)[0]
         return _add(total, [over_groups(lattice.whole(s)) for s in sums]), None
 
     none = [lattice.whole(jnp.zeros(leaf.numbers, leaf.dtype)) for leaf in leaves]
