@@ -39,6 +39,16 @@ class Effort:
     def dimensions(self) -> tuple[int, ...]:
         return (10**4, 10**5, 10**6) if self.quick else (10**4, 10**5, 10**6, 10**7, 10**8)
 
+    @property
+    def records(self) -> int:
+        """Of the networks' problems."""
+        return 2_000 if self.quick else 50_000
+
+    @property
+    def long_turns(self) -> int:
+        """Of what takes minutes."""
+        return 1 if self.quick else 3
+
     def sizes(self, axis: str) -> tuple[int, ...]:
         return growth.AXES[axis][:3] if self.quick else growth.AXES[axis]
 

@@ -49,6 +49,8 @@ class Results:
     multiplications: float = 0.0  # seconds of one thread that does nothing else
     native: str = ""  # why sums were left to XLA
     peers: tuple[PeerLine, ...] = ()
+    networks: tuple[Line, ...] = ()  # our round over a plain gradient
+    network_peers: tuple[PeerLine, ...] = ()
     padding: tuple[Line, ...] = ()  # per record, over the reference round of the same kind
     steps: tuple[StepLine, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -57,7 +59,7 @@ class Results:
     @property
     def complete(self) -> bool:
         """Nothing failed: peers may be missing, but none may be wrong."""
-        return not any(p.reason.startswith("wrong") for p in self.peers)
+        return not any(p.reason.startswith("wrong") for p in (*self.peers, *self.network_peers))
 
 
 def save(results: Results, path: Path) -> None:
@@ -69,9 +71,9 @@ def load(path: Path) -> Results:
     plain = json.loads(path.read_text())
     kinds: dict[str, Any] = {
         "targets": Target, "reference": Line, "parts": Line, "peers": PeerLine, "padding": Line, "steps": StepLine,
-        "curves": Curve,
+        "curves": Curve, "networks": Line, "network_peers": PeerLine,
     }  # fmt: skip
-    built: dict[str, Any] = {k: tuple(_build(kind, v) for v in plain[k]) for k, kind in kinds.items()}
+    built: dict[str, Any] = {k: tuple(_build(kind, v) for v in plain.get(k, ())) for k, kind in kinds.items()}
     return Results(**(plain | built))
 
 

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 MARK = "@@"  # as in peers/turns.py
 TORCH = ("torch==2.13.0",)  # this very line gives the build for CPUs; the plain name does not
 _QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-_PATIENCE = 150  # seconds until a peer that does not answer is given up
+_PATIENCE = 900  # seconds until a peer that does not answer is given up: a round of a network may take minutes
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ class Silent(Exception):
     """A peer ended, or took too long, without an answer."""
 
 
-def compare(peer: Peer, problem: Path, sums: np.ndarray, ours: Callable[[], object], turns: int) -> Outcome:
+def compare(
+    peer: Peer, problem: Path, sums: np.ndarray, ours: Callable[[], object], turns: int, repeats: int = 3
+) -> Outcome:
     """Install, check and time one peer by turns with a round of ours."""
     for alternatives in peer.installs:
         failures = [reason for reason in map(install, alternatives) if reason]
@@ -90,7 +92,7 @@ def compare(peer: Peer, problem: Path, sums: np.ndarray, ours: Callable[[], obje
             if wrong:
                 return Outcome(peer.name, version, wrong=wrong)
             pair = {"theirs": lambda repeats: ask(repeats)["seconds"], "ours": timed(ours)}
-            times = by_turns(pair, turns, repeats=3)
+            times = by_turns(pair, turns, repeats)
             return Outcome(peer.name, version, times["theirs"], times["ours"])
     except Silent as silence:
         return Outcome(peer.name, missing=str(silence))

@@ -1,6 +1,6 @@
 """A model of one's own: a hidden layer of tanh, in plain JAX. Nothing in it says anything about privacy.
 
-Gradients are formed record by record, clipped over all four leaves together, and summed behind the door:
+Gradients of single records are clipped over all four leaves together, and summed behind the door:
 
     fedsofim run --model examples/two_layers.py --dataset examples/rings.py --clients 2 --clip 1 --epsilon 10
 """

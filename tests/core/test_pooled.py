@@ -13,15 +13,15 @@ SIZES = (3, 40, 700)
 FACTORS = np.array([0.5, 0.25, 0.125])
 
 
-def pooled(wide: bool):
+def pooled(tile: int):
     """Clients whose records say who holds them: x is the row, y the client."""
     rows, owner = np.arange(sum(SIZES), dtype=np.float32)[:, None], np.repeat(np.arange(3), SIZES).astype(np.int32)
-    return pool(rows, owner, np.split(np.arange(len(rows)), np.cumsum(SIZES)[:-1]), FACTORS, wide)
+    return pool(rows, owner, np.split(np.arange(len(rows)), np.cumsum(SIZES)[:-1]), FACTORS, tile)
 
 
-@pytest.mark.parametrize("wide", [True, False])
-def test_every_record_is_there_once_with_its_clients_factor(wide):
-    records = pooled(wide)
+@pytest.mark.parametrize("tile", [64, 256, 1024])
+def test_every_record_is_there_once_with_its_clients_factor(tile):
+    records = pooled(tile)
     held = records.weight > 0
     assert held.sum() == sum(SIZES)
     assert sorted(np.asarray(records.x)[held][:, 0]) == list(range(sum(SIZES)))
@@ -29,15 +29,16 @@ def test_every_record_is_there_once_with_its_clients_factor(wide):
     assert not np.asarray(records.owner).any()  # as if of one client
 
 
-def test_wide_queries_read_one_long_block():
-    assert pooled(wide=True).x.shape[0] == 1 < pooled(wide=False).x.shape[0]
+def test_it_is_one_long_block_of_whole_tiles_and_hardly_any_padding():
+    assert pooled(64).x.shape == (1, 768, 1)
+    assert pooled(1024).x.shape == (1, 768, 1)  # tiles of 1024 would be mostly padding
 
 
 def test_a_weighted_sum_of_pooled_records_is_the_mean_of_the_clients():
     """Σ_i a_i·Σ_j x_j, whichever way the records are laid."""
     total = sum(a * rows.sum() for a, rows in zip(FACTORS, np.split(np.arange(743.0), [3, 43]), strict=True))
-    for wide in (True, False):
-        records = pooled(wide)
+    for tile in (64, 1024):
+        records = pooled(tile)
         assert float(np.sum(records.weight[..., None] * records.x)) == pytest.approx(total, rel=1e-6)
 
 

@@ -84,7 +84,7 @@ def test_the_server_sees_the_mean_and_the_noise_of_it():
 def test_pooled_is_the_mean_of_all(model):
     method = Method("plain", OneGradient(), lambda mean, state, params, facts: (params, state))
     program, carry, t = program_of(method, model), Carry(THETA, (), ()), jnp.int32(0)
-    records = pool(X, Y, ROWS, WEIGHTS / np.array(SIZES), wide=program.sites[0].query.wide)
+    records = pool(X, Y, ROWS, WEIGHTS / np.array(SIZES), tile=program.sites[0].query.tile)
     pooled, _ = ask_pooled(program, cohort(0.0, sizes=[1.0], records=records), carry, t)
     mean, _ = ask_each(program, cohort(0.0), carry, t)
     np.testing.assert_allclose(pooled, mean, rtol=1e-4, atol=1e-6)

@@ -1,6 +1,7 @@
 """SOFIM against the explicit dense inverse, its operator bounds, and its use as a plain optax part."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -9,9 +10,14 @@ import numpy as np
 import optax
 import pytest
 
+from fedsofim.core.budget import NO_PRIVACY
+from fedsofim.core.models import make_model
 from fedsofim.errors import InputError
 from fedsofim.methods._sofim import scale_by_sofim, schedule, sofim
+from fedsofim.methods.fedsofim import fedsofim
 from fedsofim.native.momentum import LEAST
+from fedsofim.simulation.training import train
+from toy import make_toy
 
 D = 7
 
@@ -194,3 +200,60 @@ def test_schedules_start_at_the_peak_and_do_not_rise(kind):
 def test_senseless_settings(settings):
     with pytest.raises(InputError):
         scale_by_sofim(**settings)
+
+
+# --- one proxy for each array -------------------------------------------------------------------------------
+
+
+def as_tree(g):
+    """Seven numbers as three arrays of unequal size."""
+    return {"a": g[:1], "b": g[1:3], "c": g[3:].reshape(2, 2)}
+
+
+@pytest.mark.parametrize("direction", ["momentum", "gradient"])
+@pytest.mark.parametrize("bias_correction", [True, False])
+def test_by_leaf_it_equals_the_dense_inverse_of_a_block_diagonal_matrix(gradients, direction, bias_correction):
+    transform = scale_by_sofim(0.5, 0.9, direction, bias_correction, blocks="leaf")
+    steps, _ = run(transform, [as_tree(g) for g in gradients], as_tree(jnp.zeros(D)))
+    blocks = [range(1), range(1, 3), range(3, 7)]
+    m = np.zeros(D)
+    for t, (g, step) in enumerate(zip(gradients, steps, strict=True)):
+        m = 0.9 * m + 0.1 * np.asarray(g)
+        hat = m / (1 - 0.9 ** (t + 1)) if bias_correction else m
+        fisher = 0.5 * np.eye(D)
+        for block in blocks:
+            fisher[np.ix_(block, block)] += np.outer(hat[block], hat[block])
+        wanted = np.linalg.inv(fisher) @ (hat if direction == "momentum" else g)
+        np.testing.assert_allclose(np.concatenate([step[k].ravel() for k in "abc"]), wanted, rtol=1e-9)
+
+
+def test_one_array_is_one_block_either_way(gradients):
+    model, leaf = (run(scale_by_sofim(0.5, 0.9, blocks=blocks), gradients)[0] for blocks in ("model", "leaf"))
+    np.testing.assert_array_equal(np.stack(model), np.stack(leaf))
+
+
+def test_the_whole_model_has_one_proxy_however_it_is_cut(gradients):
+    whole, _ = run(scale_by_sofim(0.5, 0.9), gradients)
+    cut, _ = run(scale_by_sofim(0.5, 0.9), [as_tree(g) for g in gradients], as_tree(jnp.zeros(D)))
+    for one, tree in zip(whole, cut, strict=True):
+        np.testing.assert_allclose(np.concatenate([tree[k].ravel() for k in "abc"]), one, rtol=1e-12)
+
+
+def test_it_keeps_one_number_for_each_parameter(gradients):
+    state = scale_by_sofim(blocks="leaf").init(as_tree(gradients[0]))
+    assert sum(leaf.size for leaf in jax.tree.leaves(state)) == D + 1  # and how often it was called
+
+
+def test_an_unknown_kind_of_block_is_an_error():
+    with pytest.raises(InputError, match="blocks"):
+        fedsofim(blocks="layer")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("lr", [None, 0.5])
+def test_a_network_trains_by_leaf(lr):
+    """Two layers on a small dataset, one proxy for each of four arrays, at a public step size or an automatic one."""
+    model = make_model(str(Path(__file__).parents[2] / "examples" / "two_layers.py"))
+    method = fedsofim(lr=lr, blocks="leaf", bias_correction=True)
+    ran = train(make_toy(), method, NO_PRIVACY, model=model, rounds=40, clip=2.0, recipe="paper")
+    assert ran.plan.releases == 40
+    assert max(ran.summary()["accuracy"].values()) > 60

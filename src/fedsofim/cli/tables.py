@@ -91,6 +91,8 @@ def prices(summary: dict[str, Any]) -> None:
     std = summary.get("noise_std")
     noise = "" if std is None else f", noise per coordinate of the average = {std:.6g}"
     out.print(f"sigma_g = {summary['sigma_g']:.4f} (paper's convention){noise}")
+    for what, how in summary["formed"].items():
+        out.print(f"{what}: {how}", highlight=False)
     if summary["note"]:
         out.print(f"[bold red]note:[/] {summary['note']}")
 

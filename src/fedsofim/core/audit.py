@@ -113,6 +113,14 @@ def _traced(program: Callable, inputs: Inputs) -> tuple[ClosedJaxpr, Any]:
             "a value from inside a function was kept and used outside it; if that was a per-record function it is a "
             f"raw record. {REMEDY[RECORDS].capitalize()}"
         ) from error
+    except NameError as error:
+        if "axis name" not in str(error):
+            raise
+        raise Refused(
+            "the program takes a mean or sum over an axis of records by name, as batch normalisation does: a record "
+            "would then count in other records' gradients, beyond the clip. Normalise each record by itself (layer or "
+            "group normalisation)"
+        ) from error
     except InputError:
         raise
     except NotImplementedError as error:

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 GROUP = 64  # records that are added up in floats; native/tile.h has it too, as kGroup
-GUARD = 2.0**-11  # of the clip: 64·65 roundings of 2^-24 are 2.5e-4 of it, norms and lattice at most 1.3e-4
+GUARD = 2.0**-11  # of the clip: 64·66 roundings of 2^-24 are 2.6e-4 of it, norms and lattice at most 1.3e-4
 _TERMS = 256  # numbers that are added up at a time in a long norm
 _SHORT = 3 * _TERMS  # as many at once round no more than three levels do, which 16 million numbers have
 
@@ -40,10 +40,11 @@ def square_sum(a: jax.Array) -> jax.Array:
     levels of 256 that is 256·2^-24 a level, 4.6e-5 for 16 million numbers, where one long sum may be off by 1. And
     it is 4.6e-5 for 768 numbers at once, which spares XLA cutting them up.
     """
-    return _sum(jnp.square(a))
+    return add_up(jnp.square(a))
 
 
-def _sum(a: jax.Array) -> jax.Array:
+def add_up(a: jax.Array) -> jax.Array:
+    """Σ a along the last axis, in as few roundings."""
     if a.shape[-1] <= _SHORT:
         return jnp.sum(a, axis=-1)
     while a.shape[-1] > _TERMS:
@@ -53,12 +54,6 @@ def _sum(a: jax.Array) -> jax.Array:
             parts = jnp.concatenate([parts, jnp.sum(a[..., whole:], axis=-1, keepdims=True)], axis=-1)
         a = jax.lax.optimization_barrier(parts)  # or XLA makes one long sum of it
     return jnp.sum(a, axis=-1)
-
-
-def norms(rows: list[jax.Array]) -> jax.Array:
-    """|v| of each record, over all leaves (n, numbers) jointly. Squares below 2^-126 may count as 0: next to the square
-    of the least clip, 1e-18, a billion of them are nothing."""
-    return jnp.sqrt(_sum(jnp.stack([square_sum(leaf) for leaf in rows], axis=-1)))
 
 
 def evaluated_once(compute: Callable[..., Any], x: jax.Array, weight: jax.Array) -> Any:

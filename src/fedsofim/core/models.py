@@ -1,7 +1,7 @@
 """Models: how parameters start, what a record's loss is, what is predicted.
 
 `softmax_head` is the paper's linear head, with its gradient in closed form. Any other JAX loss works through
-`Model(init, loss, logits)`; its per-record gradients are formed a micro-batch at a time.
+`Model(init, loss, logits)`; its per-record gradients are not formed where they are outer products (leaves.py).
 """
 
 from collections.abc import Callable

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core.audit import Program
+from fedsofim.core.clipping import GROUP
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.method import Method, OneGradient
-from fedsofim.core.queries import TILE
-from fedsofim.core.records import Records, in_blocks
+from fedsofim.core.records import Records
 
 
 def can_pool(method: Method) -> bool:
@@ -44,28 +44,31 @@ def ask_pooled(program: Program, cohort: Cohort, carry: Carry, t: Any) -> tuple[
     return program(inputs)
 
 
-def pool(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], factors: np.ndarray, wide: bool) -> Records:
-    """All clients' records as if of one client, each with its client's factor as its weight.
+def pool(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], factors: np.ndarray, tile: int) -> Records:
+    """All clients' records as if of one client, each with its client's factor as its weight, in one long block.
 
-    `wide` queries read one long block, padded to whole tiles; others go from block to block.
+    Padded to whole tiles of so many records (`Query.tile`), or of a few where tiles would be mostly padding.
 
-    >>> r = pool(np.ones((600, 2)), np.zeros(600, np.int32), [np.arange(600)], np.array([0.5]), wide=True)
+    >>> r = pool(np.ones((600, 2)), np.zeros(600, np.int32), [np.arange(600)], np.array([0.5]), tile=256)
     >>> r.x.shape, float(r.weight.sum())
-    ((1, 768, 2), 300.0)
+    ((1, 640, 2), 300.0)
     """
-    if wide:
-        return _one_block(x, y, parts, factors)
-    laid = in_blocks(x, y, parts)
-    weight = laid.weight * factors[laid.owner][:, None].astype(x.dtype)
-    return laid._replace(weight=weight, owner=np.zeros_like(laid.owner))
-
-
-def _one_block(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], factors: np.ndarray) -> Records:
     order = np.concatenate(parts)
     weight = np.repeat(np.asarray(factors, x.dtype), [len(p) for p in parts])
-    padding = -len(order) % min(TILE, len(order))
+    padding = -len(order) % _tile(tile, len(order))
 
     def laid(a: np.ndarray) -> np.ndarray:
         return np.pad(a, [(0, padding)] + [(0, 0)] * (a.ndim - 1))[None]
 
     return Records(laid(x[order]), laid(y[order]), laid(weight), np.zeros(1, np.int32))
+
+
+def _tile(tile: int, records: int) -> int:
+    """So that at most a sixteenth of what is laid out is padding, but for a group's.
+
+    >>> _tile(1024, 50_000), _tile(1024, 3000), _tile(256, 600), _tile(256, 10)
+    (1024, 128, 64, 10)
+    """
+    while tile > GROUP and tile > records / 16:
+        tile //= 2
+    return min(tile, records)

@@ -204,8 +204,8 @@ def _exponents(released: Released, std: float) -> np.ndarray:
 class Centred:
     """x -> (x - b·m)/sqrt(1 - b·|μ|²) for records at most 1 long, m their released mean, μ the one without noise.
 
-    For unit records E|x - μ|² = 1 - |μ|²: the scale comes with the mean, at no further cost. |μ|² is |m|² - p·σ², within
-    0 and 1, and b = |μ|²/|m|² is as much of m as is no noise (James and Stein): what drowned in noise is not taken off.
+    For unit records E|x - μ|² = 1 - |μ|²: the scale comes with the mean, at no further cost. |μ|² is |m|² - p·σ², from
+    0 to 1, and b = |μ|²/|m|² is as much of m as is no noise (James and Stein): what drowned in noise is not taken off.
     """
 
     share: float

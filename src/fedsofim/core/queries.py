@@ -9,39 +9,41 @@ at most W·ratio·clip in L2 norm over all leaves jointly, for any records, fini
 Proof. Each query's docstring says why its exact sum moves by at most W·ratio·c', where c' = (1 - g)·c is the length
 that vectors are really clipped to and g = `GUARD` = 4.88e-4. Rounding adds, in units of W·ratio·c:
 1. A computed vector is longer than c' by at most 2^-14 of it (clipping.py: norms in levels, factor, product).
-2. A record is added to at most 63 others in floats. In whatever order, a summand is rounded at most 65 times, so the
-   group's sum is off by at most 64·65·2^-24 c < 2.5e-4 c, before and after the replacement: 5e-4 c, which is
-   2.5e-4 of 2c and 3.6e-4 of sqrt(2)c. Who is in a group follows from sizes and weights alone: no other changes.
+2. A record is added to at most 63 others in floats. In whatever order, a summand is rounded at most 66 times, so the
+   group's sum is off by at most 64·66·2^-24 c < 2.6e-4 c, before and after the replacement: 5.2e-4 c, which is
+   2.6e-4 of 2c and, where v·vᵀ is rounded once less, 3.6e-4 of sqrt(2)c. Who is in a group follows from sizes and
+   weights alone: no other changes. Leaves that are not formed: record_sums.py.
 3. Groups are added up on a lattice, or in C++ in doubles, which rounds by at most 2^-14; where it could be more, the
    sum is refused (`clipped_sums`, sums.cc).
-Together at most 2.5e-4 or 3.6e-4, and twice 6.2e-5: below g. docs/clipping.md goes through them in turn.
+Together at most 2.6e-4 or 3.6e-4, and twice 6.2e-5: below g. docs/clipping.md goes through them in turn.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax.core import eval_jaxpr
-from jax.extend.core import Literal
 
-from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, norms
-from fedsofim.core.grouping import at_least_single, divisor, groups_of, over_groups, padded
+from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, square_sum
+from fedsofim.core.grouping import at_least_single, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice, Whole
+from fedsofim.core.leaves import Leaf, leaves_of
+from fedsofim.core.record_sums import block_sum, lattice_groups
 from fedsofim.core.softmax_gradient import SoftmaxGradient as SoftmaxGradient  # one of the three, and its name is here
+from fedsofim.core.windows import EXACT
 from fedsofim.errors import Refused
-
-TILE = 4 * GROUP  # what the records of a closed form are padded to
-_MICRO_BATCH = 2**19  # numbers of per-record vectors held at a time: what a cache holds; they are read twice
-_EXACT = jax.lax.Precision.HIGHEST  # products of floats as floats, also where a machine has something faster
 
 
 class Query(Protocol):
     ratio: ClassVar[float]
     wide: ClassVar[bool]
     """May all blocks be computed at once (closed forms), or one after another (memory)?"""
+    tile: ClassVar[int]
+    """Records that are worth computing together: what a long block of them is padded to."""
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
         """Shapes of the summed leaves, which are floats of 32 bits or more whatever the vectors are."""
@@ -54,7 +56,8 @@ class Query(Protocol):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class PerRecord:
-    """Any function of one record, traced: vectors are formed a micro-batch at a time, clipped jointly, summed.
+    """Any function of one record, traced: vectors are clipped over all leaves jointly and summed, a micro-batch at a
+    time; leaves that are outer products are not even formed (leaves.py, record_sums.py).
 
     Sensitivity 2c: with one record replaced, all summands but one are the same, and the two that differ are at most c
     long each, weighted by at most 1: |a·v - a·w| <= |v| + |w| <= 2c.
@@ -62,6 +65,7 @@ class PerRecord:
 
     ratio: ClassVar[float] = 2.0
     wide: ClassVar[bool] = False
+    tile: ClassVar[int] = 16 * GROUP
     jaxpr: Any
     shapes: tuple[jax.ShapeDtypeStruct, ...]
 
@@ -77,71 +81,25 @@ class PerRecord:
         return [jax.ShapeDtypeStruct(s.shape, at_least_single(s.dtype)) for s in self.shapes]
 
     def groups(self, records: int) -> int:
-        return groups_of(records)[0]
+        return lattice_groups(self.leaves(), records)
 
     def vectors(self, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
         """Every record's vector, unclipped."""
         leaves = jax.vmap(lambda a, b: eval_jaxpr(self.jaxpr, consts, a, b))(x, y)
         return [v.astype(at_least_single(v.dtype)) for v in leaves]
 
+    def leaves(self) -> tuple[Leaf, ...]:
+        """How each leaf is computed."""
+        return _leaves(self)
+
     def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice) -> list[Whole]:
         """The sum of one block's weight·clip(vector), on the lattice."""
-        groups, size = groups_of(len(y))
-        fit = max(1, _MICRO_BATCH // max(1, sum(math.prod(s.shape) for s in self.shapes)))
-        micro, together = divisor(size, fit), divisor(groups, max(1, fit // size))
-        split = [
-            padded(a, groups * size).reshape(-1, together, size // micro, micro, *a.shape[1:]).swapaxes(1, 2)
-            for a in (x, y, weight)
-        ]  # (steps, micro-batches of a group, groups together, records of a micro-batch)
-
-        def in_floats(total, batch):
-            return _add(total, self._micro(consts, *batch, clip=clip)), None
-
-        def step(total, batch):
-            zeros = [jnp.zeros((together, math.prod(s.shape)), s.dtype) for s in self.outputs(consts)]
-            sums = jax.lax.scan(in_floats, zeros, batch)[0]
-            return _add(total, [over_groups(lattice.whole(s)) for s in sums]), None
-
-        none = [lattice.whole(jnp.zeros(math.prod(s.shape), s.dtype)) for s in self.outputs(consts)]
-        rows = jax.lax.scan(step, none, tuple(split))[0]
-        return [jax.tree.map(leaf.of_row, row) for leaf, row in zip(self._leaves(), rows, strict=True)]
-
-    def _micro(self, consts: Sequence, x, y, weight, clip: float) -> list[jax.Array]:
-        """Sums in floats of (groups, records of each): one row for each group."""
-        flat = [a.reshape(-1, *a.shape[2:]) for a in (x, y)]
-        rows = evaluated_once(lambda x: self._rows(consts, x, flat[1]), flat[0], weight)
-        norm = norms(rows)
-        factor = (clip_factor(norm, guarded(clip)) * weight.reshape(-1)).reshape(len(weight), 1, -1)
-        return jax.lax.cond(jnp.all(jnp.isfinite(norm)), _products, _products_of_finite, factor, rows)
-
-    def _rows(self, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
-        return [leaf.rows(v) for leaf, v in zip(self._leaves(), self.vectors(consts, x, y), strict=True)]
-
-    def _leaves(self) -> list["_Leaf"]:
-        """A gradient of a matrix ends in a transpose, which as a row would have to be carried out for every record."""
-        turned = {e.outvars[0]: e.params["permutation"] for e in self.jaxpr.eqns if e.primitive.name == "transpose"}
-
-        def leaf(var: Any, shape: tuple[int, ...]) -> _Leaf:
-            straight = tuple(range(len(shape)))
-            return _Leaf(shape, straight if isinstance(var, Literal) else turned.get(var, straight))
-
-        return [leaf(v, s.shape) for v, s in zip(self.jaxpr.outvars, self.shapes, strict=True)]
+        return block_sum(self.jaxpr, self.leaves(), consts, (x, y, weight), clip, lattice)
 
 
-class _Leaf(NamedTuple):
-    """An array as a row, in the order of its numbers before its axes were permuted."""
-
-    shape: tuple[int, ...]
-    permutation: tuple[int, ...]
-
-    def rows(self, a: jax.Array) -> jax.Array:
-        """(n, *shape) as (n, numbers)."""
-        back = [self.permutation.index(i) + 1 for i in range(len(self.shape))]
-        return a.transpose(0, *back).reshape(len(a), math.prod(self.shape))
-
-    def of_row(self, row: jax.Array) -> jax.Array:
-        before = [self.shape[self.permutation.index(i)] for i in range(len(self.shape))]
-        return row.reshape(before).transpose(self.permutation)
+@lru_cache(maxsize=64)
+def _leaves(query: PerRecord) -> tuple[Leaf, ...]:
+    return leaves_of(query.jaxpr, [at_least_single(s.dtype) for s in query.shapes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +113,7 @@ class SecondMoment:
 
     ratio: ClassVar[float] = math.sqrt(2.0)
     wide: ClassVar[bool] = False
+    tile: ClassVar[int] = GROUP
     vector: PerRecord
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
@@ -170,10 +129,11 @@ class SecondMoment:
         tiled = groups_of(len(y))
         x, y, weight = (padded(a, math.prod(tiled)) for a in (x, y, weight))
         vectors = evaluated_once(lambda x: self.vector.vectors(consts, x, y), x, weight)
-        factor = clip_factor(norms(vectors), math.sqrt(guarded(clip)))[:, None]  # the matrix is what `clip` bounds
+        norm = jnp.sqrt(square_sum(vectors[0]))
+        factor = clip_factor(norm, math.sqrt(guarded(clip)))[:, None]  # the matrix is what `clip` bounds
         v = jnp.where(factor > 0, vectors[0] * factor, 0.0).reshape(*tiled, -1)
         weighted = v * weight.reshape(*tiled, 1).astype(v.dtype)
-        sums = jnp.matmul(jnp.swapaxes(weighted, 1, 2), v, precision=_EXACT)
+        sums = jnp.matmul(jnp.swapaxes(weighted, 1, 2), v, precision=EXACT)
         return [over_groups(lattice.whole(jax.vmap(half_of)(sums)))]
 
 
@@ -212,23 +172,3 @@ def ratio_of(query: Query) -> float:
             "use door.sum, door.gradient or door.second_moment"
         )
     return RATIO[type(query)]
-
-
-def _products(factor: jax.Array, rows: list[jax.Array]) -> list[jax.Array]:
-    """Every group's Σ factor·row, as a product: factor (groups, 1, n), rows (groups·n, numbers).
-
-    However the product adds up its n <= GROUP terms, with fused multiply-adds or without, it rounds each at most n + 1
-    times: the same bound as a sum of clipped rows has.
-    """
-    tiled = factor.shape[0], factor.shape[2], -1
-    return [jnp.matmul(factor.astype(v.dtype), v.reshape(tiled), precision=_EXACT)[:, 0] for v in rows]
-
-
-def _products_of_finite(factor: jax.Array, rows: list[jax.Array]) -> list[jax.Array]:
-    """The same with zeros for rows of factor 0, which may hold NaN: 0·NaN would reach the rest of the group."""
-    keep = factor.reshape(-1, 1) > 0
-    return _products(factor, [jnp.where(keep, v, 0.0) for v in rows])
-
-
-def _add(a: Any, b: Any) -> Any:
-    return jax.tree.map(jnp.add, a, b)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from fedsofim.core.clipping import clip_factor, evaluated_once, guarded, square_sum
+from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, square_sum
 from fedsofim.core.grouping import at_least_single, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice
 from fedsofim.core.records import Records
@@ -33,6 +33,7 @@ class SoftmaxGradient:
 
     ratio: ClassVar[float] = 2.0
     wide: ClassVar[bool] = True
+    tile: ClassVar[int] = 4 * GROUP
 
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
         return [jax.ShapeDtypeStruct(consts[0].shape, at_least_single(consts[0].dtype))]

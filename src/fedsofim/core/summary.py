@@ -7,8 +7,10 @@ from typing import Any
 
 from fedsofim.core.accounting import Charge
 from fedsofim.core.budget import stated
+from fedsofim.core.leaves import told
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
+from fedsofim.core.site import per_record
 
 
 def privacy_summary(p: Plan) -> dict[str, Any]:
@@ -25,8 +27,15 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
         "trust": p.trust,
         "weights": p.weights,
         "note": p.method.note,
+        "formed": formed(p),
         "ledger": [_entry(p, c, std) for phase in p.programs for c, std in _priced(p, phase)],
     }
+
+
+def formed(p: Plan) -> dict[str, str]:
+    """By release, how much of a record's vector has to be formed to sum it; closed forms are not listed."""
+    sites = [site for program in p.programs.values() for site in program.sites]
+    return {site.label: told(vector.leaves()) for site in sites for vector in per_record(site.query)}
 
 
 def _priced(p: Plan, phase: Phase) -> Iterable[tuple[Charge, float]]:

@@ -6,6 +6,10 @@ Morrison,
     H = I/ρ - M̂ M̂ᵀ / (ρ·(ρ + |M̂|²)),
 
 so a step costs two inner products: O(d) time, one buffer of d numbers. M̂ = M/(1-β^(t+1)) with bias correction.
+
+One F for all parameters (`blocks="model"`, the paper's), or one for each array of them (`blocks="leaf"`): F is then
+block-diagonal, with a proxy M̂_l M̂_lᵀ + ρI for layer l, and each layer's step is divided by its own ρ + |M̂_l|². The
+cost is the same.
 """
 
 from collections.abc import Callable
@@ -23,6 +27,7 @@ from fedsofim.native.momentum import fits, momentum_pass
 Direction = Literal["momentum", "gradient"]
 Variant = Literal["full", "ema-only", "grad-only"]
 WarmupKind = Literal["hard", "blend"]
+Blocks = Literal["model", "leaf"]
 
 
 class SofimState(NamedTuple):
@@ -81,12 +86,14 @@ def scale_by_sofim(
     warmup: int = 0,
     warmup_kind: WarmupKind = "hard",
     variant: Variant = "full",
+    blocks: Blocks = "model",
 ) -> optax.GradientTransformation:
     """Precondition updates by the rank-one Fisher proxy of their own momentum.
 
     direction="momentum": H·M̂ = M̂/(ρ + |M̂|²); "gradient": H·G = G/ρ - M̂·(M̂·G)/(ρ² + ρ|M̂|²).
     warmup W, "hard": the first W updates are M̂, not preconditioned; "blend": (1-λ)·u/ρ + λ·H·u with u the chosen
-    direction and λ = min(1, t/W). variant "ema-only": M̂/ρ; "grad-only": G/ρ.
+    direction and λ = min(1, t/W). variant "ema-only": M̂/ρ; "grad-only": G/ρ. blocks "model": one proxy for all
+    parameters; "leaf": one for each array.
 
     >>> optimizer = optax.chain(scale_by_sofim(rho=0.5, beta=0.9), optax.scale_by_learning_rate(0.8))
     >>> params = {"w": jnp.ones(3)}
@@ -97,22 +104,29 @@ def scale_by_sofim(
     """
     form = Form(rho=rho, direction=direction, warmup=warmup, warmup_kind=warmup_kind, variant=variant)
     check_decay(beta=beta)
+    one_of("blocks", blocks, get_args(Blocks))
 
     def init(params: Any) -> SofimState:
         return SofimState(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, params))
 
     def update(updates: Any, state: SofimState, params: Any = None) -> tuple[Any, SofimState]:
         del params
-        momentum, square, along = _momentum_and_products(state.momentum, updates, beta)
-        real = _scalar_type(momentum)
+        real = _scalar_type(state.momentum)
         # M̂ is M times a scalar: keep the scalar, so that no second buffer is needed
         t = state.t.astype(real)
         correct = 1 / (1 - beta ** (t + 1)) if bias_correction else jnp.ones((), real)
-        a, b = form.coefficients(square, along, correct, t)
+        old, tree = jax.tree.flatten(state.momentum)
+        gradients = jax.tree.leaves(updates)
+        found = [_leaf_products(m, g, beta) for m, g in zip(old, gradients, strict=True)]
+        momenta = [m for m, _, _ in found]
+        products = _products([products for _, *products in found], real, blocks)
+        factors = [form.coefficients(square, along, correct, t) for square, along in products]
         if form.from_momentum:
-            step = jax.tree.map(lambda m: b.astype(m.dtype) * m, momentum)
+            steps = [b.astype(m.dtype) * m for (_, b), m in zip(factors, momenta, strict=True)]
         else:
-            step = jax.tree.map(lambda g, m: a.astype(g.dtype) * g + b.astype(g.dtype) * m, updates, momentum)
+            triples = zip(factors, gradients, momenta, strict=True)
+            steps = [a.astype(g.dtype) * g + b.astype(g.dtype) * m for (a, b), g, m in triples]
+        step, momentum = jax.tree.unflatten(tree, steps), jax.tree.unflatten(tree, momenta)
         return step, SofimState(state.t + 1, momentum)
 
     return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
@@ -149,16 +163,17 @@ def _scalar_type(tree: Any) -> Any:
     return jnp.float64 if any(leaf.dtype == jnp.float64 for leaf in jax.tree.leaves(tree)) else jnp.float32
 
 
-def _momentum_and_products(momentum: Any, updates: Any, beta: Any) -> tuple[Any, jax.Array, jax.Array]:
-    """(M, |M|², M·G) over all leaves, M = β·(the last M) + (1-β)·G. XLA drops a sum that nobody uses."""
-    old, tree = jax.tree.flatten(momentum)
-    new = [_leaf_products(m, g, beta) for m, g in zip(old, jax.tree.leaves(updates), strict=True)]
-    zero = jnp.zeros((), _scalar_type(momentum))
-    square, along = (sum((leaf[i].astype(zero.dtype) for leaf in new), zero) for i in (1, 2))
-    return jax.tree.unflatten(tree, [leaf[0] for leaf in new]), square, along
+def _products(found: list[Any], real: Any, blocks: Blocks) -> list[tuple[jax.Array, jax.Array]]:
+    """(|M|², M·G) of the block that each leaf is in. XLA drops a sum that nobody uses."""
+    own = [(square.astype(real), along.astype(real)) for square, along in found]
+    if blocks == "leaf":
+        return own
+    zero = jnp.zeros((), real)
+    return [tuple(sum((leaf[i] for leaf in own), zero) for i in (0, 1))] * len(own)  # type: ignore[list-item]
 
 
 def _leaf_products(m: jax.Array, g: jax.Array, beta: Any) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """(M, |M|², M·G) of one leaf, M = β·(the last M) + (1-β)·G."""
     if fits(m, g):
         return momentum_pass(m, g, beta)
     real = _scalar_type((m, g))

@@ -127,10 +127,14 @@ def preconditioned_step(facts: Facts, d: int, inverse: jax.Array, shrink: jax.Ar
     return u.reach / jnp.sqrt(facts.rounds * clip2 * (u.early**2 * clip2 + spread))
 
 
-def sofim_step(facts: Facts, d: int, rho: Any, beta: Any) -> jax.Array:
-    """The step times what SOFIM will divide by, ρ + |M|²; the noise in M has d·σ²·(1-β)/(1+β)."""
+def sofim_step(facts: Facts, d: int, rho: Any, beta: Any, part: float = 1.0) -> jax.Array:
+    """The step times what SOFIM will divide by, ρ + |M|²; the noise in M has d·σ²·(1-β)/(1+β).
+
+    `part` is the part of |M|² that a block has: of the noise it is its part of the numbers, and for want of
+    anything better of the rest too.
+    """
     size = (facts.units.later * facts.clip) ** 2 + variance(facts) * d * (1 - beta) / (1 + beta)
-    return gradient_step(facts, d) * (rho + size)
+    return gradient_step(facts, d) * (rho + part * size)
 
 
 def sign_step(facts: Facts, d: int) -> jax.Array:

@@ -1,14 +1,18 @@
 """DP-FedSOFIM: a second-order server step at O(d) from the momentum of already private averages. T releases.
 
-direction="momentum" is the form behind the published numbers; "gradient" is the paper's Algorithm 1.
+direction="momentum" is the form behind the published numbers; "gradient" is the paper's Algorithm 1. blocks="leaf"
+keeps a proxy for each array of parameters, where the paper has one for all: a network's layers are then scaled apart.
 """
 
+from typing import Any
+
+import jax
 import optax
 
 from fedsofim.core.door import Facts
 from fedsofim.core.method import Method, remembered, server_method
-from fedsofim.methods._sofim import Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
-from fedsofim.methods._steps import check_not_negative, check_steps, measured, scale_by_step, sofim_step
+from fedsofim.methods._sofim import Blocks, Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
+from fedsofim.methods._steps import check_not_negative, check_steps, dim, measured, scaled, sofim_step
 
 
 @remembered
@@ -23,6 +27,7 @@ def fedsofim(
     warmup_kind: WarmupKind = "hard",
     variant: Variant = "full",
     lr_schedule: str = "constant",
+    blocks: Blocks = "model",
 ) -> Method:
     """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison; lr None is automatic."""
     check_steps(lr=lr)
@@ -35,13 +40,20 @@ def fedsofim(
         "warmup": warmup,
         "warmup_kind": warmup_kind,
         "variant": variant,
+        "blocks": blocks,
     }
-    schedule(lr_schedule, 1.0, 1)  # an unknown name is an error now, not inside a compiled run
+    scale_by_sofim(**settings)  # what is wrong is an error now, not inside a compiled run
+    schedule(lr_schedule, 1.0, 1)
+
+    def automatic(facts: Facts, updates: Any) -> Any:
+        d = dim(updates)
+        parts = jax.tree.map(lambda leaf: leaf.size / d if blocks == "leaf" else 1.0, updates)
+        return jax.tree.map(lambda u, part: scaled(-sofim_step(facts, d, rho, beta, part), u), updates, parts)
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
         if lr is not None:
             return sofim(schedule(lr_schedule, lr, facts.rounds), weight_decay, **settings)
-        step = scale_by_step(None, lambda d: sofim_step(facts, d, rho, beta))
+        step = optax.stateless(lambda updates, params: automatic(facts, updates))
         fade = optax.scale_by_schedule(schedule(lr_schedule, 1.0, facts.rounds))
         return optax.chain(scale_by_sofim(**settings), optax.add_decayed_weights(weight_decay), step, fade)
 

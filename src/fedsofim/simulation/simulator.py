@@ -143,7 +143,7 @@ def layout(plan: Plan, split: Split, pooled: bool) -> Records:
     x, y = split.dataset.x_train, split.dataset.y_train
     if not pooled:
         return jax.device_put(in_blocks(x, y, split.parts))
-    return jax.device_put(pool(x, y, split.parts, plan.factors, plan.program.sites[0].query.wide))
+    return jax.device_put(pool(x, y, split.parts, plan.factors, plan.program.sites[0].query.tile))
 
 
 def _float32(numbers: Any) -> jax.Array:
