@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fedsofim.theory import sharper
+from fedsofim.theory import uncoupled
 from fedsofim.theory.buffer import aggregate_bound, recursion
 from fedsofim.theory.constants import Constants
 from fedsofim.theory.descent import Taus, best_taus, c_grad, gamma, general_gamma, least_taus
@@ -51,8 +51,8 @@ def test_one_step_given_the_past(world: World, rho: float):
         for taus in TAUS:
             bound = F - k.eta * c_grad(rho, taus) * square + gamma(k, taus, buffer=m2).total
             assert not surely_above(found, bound).any()
-        second = min(aggregate_bound(k) / rho**2, sharper.step_bound(k, float(np.linalg.norm(before))) ** 2)
-        pull = k.zeta_max / rho + sharper.noise_pull(k)
+        second = min(aggregate_bound(k) / rho**2, uncoupled.step_bound(k, float(np.linalg.norm(before))) ** 2)
+        pull = k.zeta_max / rho + uncoupled.noise_pull(k)
         ours = F - k.eta * square / (rho + m2) + k.eta * math.sqrt(square) * pull + k.L * k.eta**2 / 2 * second
         assert not surely_above(found, ours).any()
 
@@ -135,9 +135,9 @@ def test_the_noises_pull_is_what_steins_lemma_says(beta: float):
     xi = math.sqrt(k.nu2) * random.standard_normal((400_000, 3))
     M = beta * before + (1 - beta) * (g + xi)
     direct = (xi @ a) / k.rho - (M @ a) * np.sum(M * xi, axis=1) / (k.rho * (k.rho + np.sum(M * M, axis=1)))
-    difference = direct - sharper.stein(M, a, k)
+    difference = direct - uncoupled.stein(M, a, k)
     assert not surely_above(difference, 0.0).any() and not surely_above(-difference, 0.0).any()
-    assert abs(direct.mean()) <= sharper.noise_pull(k) * np.linalg.norm(a)
+    assert abs(direct.mean()) <= uncoupled.noise_pull(k) * np.linalg.norm(a)
     assert surely_above(np.abs(direct.mean()) + 0 * direct, 5 * direct.std() / math.sqrt(len(direct))).any()  # not 0
 
 
@@ -149,7 +149,7 @@ def test_the_gradient_forms_step_is_bounded_given_the_buffer():
         before, G = random.normal(size=(2, 20_000, 4)) * scale
         lengths = np.linalg.norm(preconditioned(k.beta * before + (1 - k.beta) * G, G, k.rho), axis=1)
         bounds = (1 / (2 * math.sqrt(k.rho)) + k.beta * np.linalg.norm(before, axis=1) / k.rho) / (1 - k.beta)
-        assert sharper.step_bound(k, float(np.linalg.norm(before[0]))) == pytest.approx(bounds[0])
+        assert uncoupled.step_bound(k, float(np.linalg.norm(before[0]))) == pytest.approx(bounds[0])
         assert np.all(lengths <= bounds)
         largest = max(largest, float(np.max(lengths / bounds)))
     assert largest > 0.6

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsofim.theory import sharper
+from fedsofim.theory import uncoupled
 from fedsofim.theory.buffer import buffer_bound, sharper_event_bound
 from fedsofim.theory.constants import Constants
 from fedsofim.theory.descent import Taus, best_taus, c_grad
@@ -125,7 +125,7 @@ def test_our_floor_holds_where_the_papers_says_nothing():
     """ρ < C_g²: the paper's floor is vacuous, ours is not."""
     world = bowl(SPREAD, np.ones(3))
     k = replace(in_ball(world, C_g=1.5, rho=0.5, eta=0.02, beta=0.5, sigma_g=0.02, rounds=150), mu=1.0)
-    ours = sharper.sharper_floor(k, delta_M=0.01)
+    ours = uncoupled.uncoupled_floor(k, delta_M=0.01)
     paths = run(world, k, START, seeds=1000)
     event = np.sum(paths.M**2, axis=-1) <= sharper_event_bound(k, 0.01)
     kept = np.concatenate([event[:1] | True, np.linalg.norm(paths.theta[1:], axis=-1) <= REACH])

@@ -8,10 +8,12 @@ import typer
 
 import fedsofim
 from fedsofim.cli import certificates, deployment, experiments, federations
+from fedsofim.cli.analysis import theory
 from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
 from fedsofim.cli.limits import limit
 from fedsofim.cli.partitions import partition
+from fedsofim.cli.planning import plan
 from fedsofim.cli.prices import methods, privacy
 from fedsofim.cli.runs import run
 from fedsofim.errors import InputError
@@ -40,7 +42,7 @@ def options(
 
 
 for command in (
-    run, limit, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
+    run, plan, limit, theory, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
     experiments.report, deployment.node, deployment.serve,
 ):  # fmt: skip
     app.command()(command)

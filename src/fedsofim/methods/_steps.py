@@ -21,6 +21,7 @@ import optax
 from jax.core import Tracer
 
 from fedsofim.core.door import Facts
+from fedsofim.core.units import APART
 from fedsofim.errors import InputError, expect_whole, is_number
 
 
@@ -72,9 +73,6 @@ def measured(build: Callable[[Facts], optax.GradientTransformation]) -> Callable
     return optimizer
 
 
-_APART = (0.4, 0.8)  # Δ in units of the clip: what is measured outside is noise, or of no more use
-
-
 def _reach(facts: Facts, first: Any) -> jax.Array:
     """|θ*|·c by the first average: from 0.8 to 1.6 times `reach`."""
     u = facts.units
@@ -82,7 +80,7 @@ def _reach(facts: Facts, first: Any) -> jax.Array:
         return jnp.float32(u.reach)
     square = sum(jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(first))
     apart = jnp.sqrt(u.classes * jnp.maximum(square - variance(facts) * dim(first), 0.0)) / facts.clip
-    return u.reach * jnp.clip(apart, *_APART) / 0.5
+    return u.reach * jnp.clip(apart, *APART) / 0.5
 
 
 def variance(facts: Facts) -> jax.Array:

@@ -102,7 +102,7 @@ class MomentumForm:
 
     step: float
     drift: float
-    gradient: float  # the largest |∇F| reachable
+    gradient: float  # the largest |∇F| within the drift, on which ζ_max is assumed
     error: float  # the mean over rounds of the bound on E|e_t|²
     stationarity: float | None  # of the mean of q(|∇F|²); None without a first gap
     gap: float | None  # of F - F* after all rounds; None without μ or a first gap
@@ -117,18 +117,24 @@ class MomentumForm:
 def momentum_form(k: Constants, corrected: bool = False) -> MomentumForm:
     """The theorem's numbers."""
     errors = [error_bound(k, t, corrected) for t in range(k.rounds)]
-    reach = start_gradient(k) + k.L * largest_drift(k)
+    drift, first = largest_drift(k), start_gradient(k)
+    reach = min(first + k.L * drift, k.gradient)
     mean = sum(errors) / k.rounds
     known = None if k.gap is None else 4 * (k.gap / (k.eta * k.rounds) + mean / k.rho) + k.L * k.eta / (2 * k.rho)
     return MomentumForm(
         step=largest_step(k.eta, k.rho),
-        drift=largest_drift(k),
+        drift=drift,
         gradient=reach,
         error=mean,
         stationarity=known,
         gap=None if k.gap is None or k.mu is None else _gap_after(k, errors, reach, k.mu, k.gap),
-        trivial_gap=None if k.mu is None else reach**2 / (2 * k.mu),
+        trivial_gap=None if k.gap is None else _known(k, k.gap + first * drift + k.L / 2 * drift**2, reach),
     )
+
+
+def _known(k: Constants, climbed: float, reach: float) -> float:
+    """What F - F* cannot exceed at any θ within the drift, whatever the method: by smoothness, or by PL."""
+    return climbed if k.mu is None else min(climbed, reach**2 / (2 * k.mu))
 
 
 def _gap_after(k: Constants, errors: list[float], reach: float, mu: float, gap: float) -> float:

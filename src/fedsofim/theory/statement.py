@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from fedsofim.theory import buffer, complexity, momentum_form, sharper
+from fedsofim.theory import buffer, complexity, momentum_form, uncoupled
 from fedsofim.theory.constants import Constants
 from fedsofim.theory.descent import Taus, best_taus, c_grad, gamma
 from fedsofim.theory.floors import Floor, fedgd_floor, gap_floor, stationarity_after, stationarity_floor
@@ -83,16 +83,16 @@ def _floors(k: Constants, taus: Taus, delta_M: float) -> dict[str, Any]:
         found["stationarity"]["after_all_rounds"] = _finite(stationarity_after(k, still, k.gap))
     if k.mu is None:
         return found
-    ours = sharper.sharper_floor(k, delta_M)
+    ours = uncoupled.uncoupled_floor(k, delta_M)
     assert ours.floor is not None
     for name, floor in (
         ("strong_convexity", gap_floor(k, k.mu, taus)),
         ("fedgd", fedgd_floor(k, k.mu)),
-        ("sharper", ours.floor),
+        ("ours", ours.floor),
     ):
         found[name] = _floor(floor) | {"after_all_rounds": None if k.gap is None else _after(k, floor, k.gap)}
     found["polyak_lojasiewicz"] = found["strong_convexity"]  # the same inequality with its own μ
-    found["sharper"] |= {"kappa": ours.kappa, "largest_step": ours.step, "delta_M": delta_M}
+    found["ours"] |= {"kappa": ours.kappa, "largest_step": ours.step, "delta_M": delta_M}
     return found
 
 
@@ -127,6 +127,7 @@ def _momentum(k: Constants, corrected: bool) -> dict[str, Any]:
         "stationarity_trivial": 1.0,
         "gap": found.gap,
         "gap_trivial": found.trivial_gap,
+        "gap_vacuous": found.gap is None or found.trivial_gap is None or found.gap >= found.trivial_gap,
         "vacuous": found.vacuous,
     }
 

@@ -1,4 +1,6 @@
-"""Sharper bounds for the gradient form, ours: no G_max, no additive coupling, and a noise term that vanishes as β -> 1.
+"""Another bound for the gradient form, ours: no G_max, no additive coupling, a noise term that vanishes as β -> 1.
+
+Step by step it is the sharper one; its floor is not always: where |M|² is far above ρ, its coefficient 1/(ρ + m²) is small.
 
 **Coupling.** The paper bounds ∇FᵀH∇F >= |∇F|²/ρ - G²|M|²/ρ² though it is never negative. 1/(ρ + y) is convex, so by Jensen
 E[∇FᵀH∇F | past] >= |∇F|²/(ρ + E[|M|² | past]): a smaller coefficient and nothing to add.
@@ -50,20 +52,20 @@ def step_bound(k: Constants, before: float) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sharper:
+class Uncoupled:
     event: float  # M_δ²
     kappa: float
     step: float  # of |H·G| on the event
     floor: Floor | None  # None without μ
 
 
-def sharper_floor(k: Constants, delta_M: float) -> Sharper:
+def uncoupled_floor(k: Constants, delta_M: float) -> Uncoupled:
     """Ours, with probability 1 - δ_M of the event."""
     event = sharper_event_bound(k, delta_M)
     largest = math.sqrt(event)
     kappa, step = noise_pull(k), step_bound(k, largest)
     if k.mu is None:
-        return Sharper(event=event, kappa=kappa, step=step, floor=None)
+        return Uncoupled(event=event, kappa=kappa, step=step, floor=None)
     m2 = (k.beta * largest + (1 - k.beta) * k.C_g) ** 2 + (1 - k.beta) ** 2 * k.noise2
     second = min(aggregate_bound(k) / k.rho**2, step**2)
     smooth = k.L * k.eta / 2 * second
@@ -73,14 +75,14 @@ def sharper_floor(k: Constants, delta_M: float) -> Sharper:
     rate = 1 - 2 * k.mu * k.eta * c
     value = additive / (2 * k.mu * k.eta * c) if 0 < rate < 1 else math.inf
     floor = Floor(
-        what="DP-FedSOFIM, gradient form, sharper",
+        what="DP-FedSOFIM, gradient form, ours",
         value=value,
         trivial=k.gradient**2 / (2 * k.mu),
         rate=rate,
         coefficient=c,
         additive=additive,
     )
-    return Sharper(event=event, kappa=kappa, step=step, floor=floor)
+    return Uncoupled(event=event, kappa=kappa, step=step, floor=floor)
 
 
 def _young(b: float, tau: float) -> float:
