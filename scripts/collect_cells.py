@@ -3,9 +3,9 @@
     python scripts/collect_cells.py runs/recipe/cifar10-local --features 64 --source "docs/recipe.md"
     python scripts/collect_cells.py docs/results/recipe-regret/cells.jsonl
 
-Takes folders that `fedsofim compare` filled (runs.jsonl and grid.json; only runs of recipe auto count, and `--features` has
-to be said, since a journal does not hold it), and journals with one whole cell a line (experiments/recipe/regret.py).
-What is measured again replaces what was.
+Takes folders that `fedsofim compare` filled (runs.jsonl and grid.json; only runs of recipe auto count, and
+`--features` has to be said, since a journal does not hold it), and journals with one whole cell a line
+(experiments/recipe/regret.py). What is measured again replaces what was.
 """
 
 import argparse

@@ -17,6 +17,7 @@ ROOMS = [
     "methods",
     "recipes",
     "simulation",
+    "theory",
     "experiments",
     "deploy",
     "attack",

@@ -4,7 +4,7 @@ Kept apart from the package's own optimizer, which tests/theory/test_worlds.py h
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,9 @@ class World:
         return (g * np.minimum(1, C_g / np.maximum(np.linalg.norm(g, axis=-1, keepdims=True), 1e-300))).mean((1, 2))
 
     def constants(self, **given: Any) -> Constants:
-        usual = {"L": self.L, "d": self.d, "sizes": self.sizes, "C_g": 1.0, "rho": 1.0, "beta": 0.9, "eta": 0.1}
-        return Constants(**(usual | {"sigma_g": 1.0} | given))
+        usual: dict[str, Any] = {"L": self.L, "d": self.d, "sizes": self.sizes, "C_g": 1.0, "rho": 1.0}
+        usual |= {"beta": 0.9, "eta": 0.1, "sigma_g": 1.0}
+        return Constants(**(usual | given))
 
 
 def bowl(records: np.ndarray, curvature: np.ndarray) -> World:
@@ -156,8 +157,3 @@ def surely_above(samples: np.ndarray, bound: Any) -> np.ndarray:
     samples = np.atleast_2d(samples)
     error = samples.std(axis=-1, ddof=1) / np.sqrt(samples.shape[-1])
     return samples.mean(axis=-1) - SURE * error > np.asarray(bound) * (1 + 1e-9) + 1e-12
-
-
-def within(world: World, k: Constants, **more: Any) -> Constants:
-    """The same constants with others."""
-    return replace(k, **more)

@@ -86,7 +86,7 @@ def test_the_noise_in_the_smoothness_part_is_needed():
 
 
 def test_the_general_update_is_the_same_inequality(random: np.random.Generator):
-    """prop:biased-aggregate-descent: a bias that is not of clipping, here one that even depends on the round's noise."""
+    """prop:biased-aggregate-descent: a bias that is not of clipping, and even depends on the round's noise."""
     world, theta, before = WORLDS["bowl"], random.normal(size=3), random.normal(size=3)
     k, square, F = at(world, theta, rho=1.0, eta=0.3, beta=0.6, sigma_g=3.0, C_g=100.0)
     B = 0.7

@@ -1,4 +1,4 @@
-"""The paper's statements on privacy: post-processing, composition, any accountant; and the one that needs a condition."""
+"""The paper's statements on privacy: post-processing, composition, accountants; and the one that is wrong."""
 
 import math
 
@@ -19,8 +19,8 @@ def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
 def test_what_the_server_does_with_a_release_gives_nothing_away(epsilon: float):
-    """lem:privacy_aggregate, lem:privacy_round, prop:general-local-update-privacy: laws of G and of (M, H, θ') on a fine
-    grid, by one map that knows the public state only; and one that looks at the records is noticed."""
+    """lem:privacy_aggregate, lem:privacy_round, prop:general-local-update-privacy: laws of G and of the step on a
+    fine grid, by a map that knows the public state only; and one that looks at the records is noticed."""
     G, mu = np.linspace(-12, 14, 200_001), 1.5
     p, q = (np.exp(-((G - m) ** 2) / 2) / math.sqrt(2 * math.pi) * (G[1] - G[0]) for m in (mu, 0.0))
     before, beta, rho = 0.4, 0.8, 0.5
@@ -28,8 +28,8 @@ def test_what_the_server_does_with_a_release_gives_nothing_away(epsilon: float):
     for step in (preconditioned(M[:, None], G[:, None], rho)[:, 0], momentum_step(M[:, None], rho)[:, 0]):
         bins = np.unique(np.round(step, 3), return_inverse=True)[1]
         seen = [np.bincount(bins, weights=w) for w in (p, q)]
-        assert hockey_stick(*seen, epsilon) <= delta_of(mu, epsilon) + 1e-6
-    leaky = [np.bincount((G > cut).astype(int), weights=w) for w, cut in ((p, -9.0), (q, 9.0))]
+        assert hockey_stick(seen[0], seen[1], epsilon) <= delta_of(mu, epsilon) + 1e-6
+    leaky = [np.bincount(np.greater(G, cut).astype(int), weights=w) for w, cut in ((p, -9.0), (q, 9.0))]
     assert hockey_stick(leaky[0], leaky[1], epsilon) > delta_of(mu, epsilon)
 
 
@@ -40,7 +40,7 @@ def test_simple_composition_holds_and_is_loose():
     one = mu_of(1.0, delta) / math.sqrt(rounds)
     each = epsilon_of(one, delta / rounds)
     assert epsilon_of(one * math.sqrt(rounds), delta) < rounds * each
-    assert rounds * each > 5
+    assert rounds * each == pytest.approx(9.24, abs=0.01)
     assert epsilon_of(one, delta / rounds) > 0.5 * each
     for T in (1, 2, 10):
         assert epsilon_of(one * math.sqrt(T), T * delta / rounds) <= T * each * (1 + 1e-9)
@@ -75,7 +75,7 @@ def test_the_transcript_is_a_function_of_the_releases():
         theta, state, seen = jnp.zeros(4), optimizer.init(jnp.zeros(4)), []
         for g in G:
             updates, state = optimizer.update(jnp.asarray(g), state, theta)
-            theta = theta + updates
+            theta = theta + jnp.asarray(updates)
             seen.append(np.asarray(theta))
         return seen
 
@@ -98,7 +98,7 @@ def test_that_fedgd_is_private_does_not_make_fedsofim_private():
     gradient is 0 for |θ| <= 1 and z beyond. DP-FedGD's small step never leaves the flat part, so its whole transcript
     is the same noise for both z: it *is* (0, δ)-DP with δ = P(|η·ξ_0| > 1) = 0 in doubles. DP-FedSOFIM with the same
     clip, noise and rounds divides by ρ + |M|², leaves, and the second release shows z. What is needed is that the
-    guarantee holds for every θ the server may ask at: that of an accountant by sensitivity, not that of a transcript."""
+    guarantee holds for every θ the server may ask at: that of an accountant by sensitivity, not of a transcript."""
     sigma, eta, rho, seeds = 0.05, 0.1, 1e-4, 100_000
     random = np.random.default_rng(1)
     first = sigma * random.standard_normal(seeds)  # G_0: the gradient at θ_0 = 0 is 0

@@ -1,7 +1,7 @@
 """The theorems over whole runs: strong convexity, PL, no convexity, DP-FedGD and ours; and when they say nothing.
 
-The assumptions bound every iterate; with Gaussian noise none is. So paths are stopped when they leave the region for which
-the constants are true, which keeps every recursion: whether round t is counted is known before it.
+The assumptions bound every iterate; with Gaussian noise none is. So paths are stopped when they leave the region
+for which the constants are true, which keeps every recursion: whether round t is counted is known before it.
 """
 
 import math
@@ -131,7 +131,9 @@ def test_our_floor_holds_where_the_papers_says_nothing():
     kept = np.concatenate([event[:1] | True, np.linalg.norm(paths.theta[1:], axis=-1) <= REACH])
     kept[1:] &= event
     gaps = stopped(paths, kept, world.least)
-    assert ours.floor is not None and not ours.floor.vacuous and gap_floor(k, 1.0).vacuous
+    assert (
+        ours.floor is not None and ours.floor.rate is not None and not ours.floor.vacuous and gap_floor(k, 1.0).vacuous
+    )
     assert not surely_above(1.0 - event.all(axis=0), 0.01).any()
     assert not surely_above(gaps, bounds(ours.floor, k, float(gaps[0, 0]))).any()
     wrong = replace(ours.floor, rate=1 - 8 * (1 - ours.floor.rate), additive=0.0)
@@ -175,7 +177,7 @@ def test_at_equal_steps_fedgds_bound_is_better_in_both_ways():
 
 
 def test_the_floor_is_the_proofs_and_not_the_algorithms():
-    """No noise, no clipping: the gradient form converges, and its floor stays above what is known without running it."""
+    """No noise, no clipping: the gradient form converges, and its floor stays above what is known anyway."""
     world = bowl(np.zeros((1, 1, 3)), np.array([1.0, 0.5, 0.2]))
     k = replace(in_ball(world, C_g=2.0, rho=0.5, eta=0.1, beta=0.9, sigma_g=0.0, rounds=600), mu=0.2)
     gap = run(world, k, START, seeds=1).F[-1, 0]
@@ -184,8 +186,8 @@ def test_the_floor_is_the_proofs_and_not_the_algorithms():
 
 
 def test_the_assumptions_contradict_each_other():
-    """ass:grad_bounded and ass:bias bound |∇F(θ_t)| for all t, while Gaussian noise carries the gradient form arbitrarily
-    far: two draws of size K, each of positive density, move θ_2 by about K. Strong convexity makes |∇F| follow."""
+    """ass:grad_bounded and ass:bias bound |∇F(θ_t)| for all t, while Gaussian noise carries the gradient form any
+    distance: two draws of size K, each of positive density, move θ_2 by about K. Strong convexity makes |∇F| follow."""
     beta, rho, eta = 0.9, 0.5, 0.1
     found = []
     for K in (1e2, 1e4, 1e6):

@@ -25,7 +25,7 @@ def test_the_algorithm_is_the_packages_own(form: str, corrected: bool):
     theta, state = jnp.ones(2), optimizer.init(jnp.ones(2))
     for t in range(k.rounds):
         updates, state = optimizer.update(jnp.asarray(paths.G[t, 0]), state, theta)
-        theta = theta + updates
+        theta = theta + jnp.asarray(updates)
         np.testing.assert_allclose(theta, paths.theta[t + 1, 0], rtol=1e-9)
 
 

@@ -16,7 +16,7 @@ from fedsofim.theory.descent import Taus
 from fedsofim.theory.heads import HeadConstants, from_radius, from_records
 from fedsofim.theory.pictures import draw_floors
 from fedsofim.theory.released_moment import released_constants
-from fedsofim.theory.statement import statement
+from fedsofim.theory.statement import all_bounds
 
 _SOURCES = ("given", "radius", "records", "released")
 
@@ -36,9 +36,9 @@ class ProblemOptions:
     zeta_max: Annotated[float, typer.Option(help="Bound of the clipping bias.")] = 0.0
     gap: Annotated[float | None, typer.Option(help="F at the start minus its least value.")] = None
     start_gradient: Annotated[float | None, typer.Option(help="|grad F| at the start.")] = None
-    radius: Annotated[float | None, typer.Option(help="A public bound of a record's length, the bias's 1 included.")] = (
-        None
-    )
+    radius: Annotated[
+        float | None, typer.Option(help="A public bound of a record's length, the bias's 1 included.")
+    ] = None
     ridge: Annotated[float, typer.Option(help="lambda/2·|theta|² in a head's loss: its mu.")] = 1e-3
     d: Annotated[int | None, typer.Option(help="Parameters; none: (features + 1)·classes.")] = None
     features: Annotated[int, typer.Option(help="Features of a record.")] = 64
@@ -75,7 +75,9 @@ def theory(
     budget: BudgetOptions,
     data: DataOptions,
     deal: DealOptions,
-    tau_1: Annotated[float | None, typer.Option("--tau-1", help="Young's parameter of the bias; none: the best.")] = None,
+    tau_1: Annotated[
+        float | None, typer.Option("--tau-1", help="Young's parameter of the bias; none: the best.")
+    ] = None,
     tau_2: Annotated[float | None, typer.Option("--tau-2", help="And of the noise.")] = None,
     delta_m: Annotated[float, typer.Option(help="Probability that the buffer may be longer than its bound.")] = 0.05,
     picture: Annotated[Path | None, typer.Option(help="Floors against rho, beta and epsilon, as .png or .svg.")] = None,
@@ -88,7 +90,7 @@ def theory(
         raise InputError(f"delta_m is {delta_m!r}; expected a probability strictly between 0 and 1")
     sizes, head = _problem(problem, step, budget, data, deal)
     k = _constants(problem, step, budget, sizes, head)
-    found = statement(k, taus=_taus(tau_1, tau_2), delta_M=delta_m, corrected=step.bias_correction)
+    found = all_bounds(k, taus=_taus(tau_1, tau_2), delta_M=delta_m, corrected=step.bias_correction)
     found["head"] = None if head is None else head.summary()
     if picture is not None:
         draw_floors(k, picture, delta=budget.delta, delta_M=delta_m)
@@ -139,7 +141,9 @@ def sizes_of(given: str | None, records: int, clients: int) -> tuple[int, ...]:
     try:
         return tuple(int(size) for size in given.split(","))
     except ValueError:
-        raise InputError(f"sizes are {given!r}; expected whole numbers with commas between, such as 100,250,90") from None
+        raise InputError(
+            f"sizes are {given!r}; expected whole numbers with commas between, such as 100,250,90"
+        ) from None
 
 
 def _constants(
@@ -154,7 +158,12 @@ def _constants(
     same |= {"C_g": step.clip, "sizes": sizes, "sigma_g": sigma}
     if head is None:
         d = (problem.features + 1) * problem.classes if problem.d is None else problem.d
-        known: dict[str, Any] = {"L": problem.smooth, "mu": problem.mu, "zeta_max": problem.zeta_max, "gap": problem.gap}
+        known: dict[str, Any] = {
+            "L": problem.smooth,
+            "mu": problem.mu,
+            "zeta_max": problem.zeta_max,
+            "gap": problem.gap,
+        }
         return Constants(**same, **known, d=d, G_max=problem.g_max, start_gradient=problem.start_gradient)
     names = ("L", "mu", "G_max", "zeta_max", "gap", "start_gradient", "d")
     return Constants(**same, **{name: getattr(head, name) for name in names})
@@ -167,7 +176,9 @@ def show(found: dict[str, Any]) -> None:
     """What was found, as tables."""
     if found["head"] is not None:
         private = "costs nothing more" if found["head"]["private"] else "[bold]NOT PRIVATE[/]"
-        out.print(f"constants from {found['head']['how']} ({private}); condition number {found['head']['condition']:.4g}")
+        out.print(
+            f"constants from {found['head']['how']} ({private}); condition number {found['head']['condition']:.4g}"
+        )
     _pairs("constants", found["constants"])
     _pairs("noise of the average, and the buffer", found["noise"] | found["buffer"] | found["preconditioner"])
     descent = dict(found["descent"])

@@ -42,8 +42,8 @@ def options(
 
 
 for command in (
-    run, plan, limit, theory, privacy, audit, methods, partition, features, experiments.demo, experiments.compare, experiments.tune,
-    experiments.report, deployment.node, deployment.serve,
+    run, plan, limit, theory, privacy, audit, methods, partition, features, experiments.demo, experiments.compare,
+    experiments.tune, experiments.report, deployment.node, deployment.serve,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(federations.app, name="federation")

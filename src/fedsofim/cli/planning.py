@@ -37,9 +37,7 @@ class FederationOptions:
         if min(sizes) < 1:
             raise InputError(f"client sizes are {list(sizes)}; expected at least one record each")
         trust = cast(Trust, one_of("trust", self.trust, get_args(Trust)))
-        return Situation(
-            budget=budget.budget(), sizes=sizes, shape=(self.features,), classes=self.classes, trust=trust
-        )
+        return Situation(budget=budget.budget(), sizes=sizes, shape=(self.features,), classes=self.classes, trust=trust)
 
 
 @grouped
@@ -51,9 +49,9 @@ def plan(
     ] = None,
     mbit: Annotated[float, typer.Option(help="A client's bandwidth in Mbit/s, for the time of a round.")] = 10.0,
     cells: Annotated[Path | None, typer.Option(help="Your own table of measured cells instead of ours (CSV).")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Noise against gradient, and what was measured: .png or .svg.")] = (
-        None
-    ),
+    picture: Annotated[
+        Path | None, typer.Option(help="Noise against gradient, and what was measured: .png or .svg.")
+    ] = (None),
     json_: Json = False,
 ) -> None:
     """Before the first round: noise against gradient, rounds, accuracy to expect, time and bytes. Reads no records."""
@@ -108,9 +106,7 @@ def _modes(summary: dict[str, Any]) -> None:
         "lost to noise": lambda m: _range(m["expected"]["lost_to_noise"]),
         "bytes up, bytes down": lambda m: f"{m['bytes_up']:,}, {m['bytes_down']:,}",
         f"seconds of transfer at {summary['mbit']:g} Mbit/s": lambda m: f"{m['seconds_of_transfer_a_round']:.3g}",
-        "seconds of products at the largest client, here": lambda m: (
-            f"{summary['seconds_of_products_a_round_here']:.2g}"
-        ),
+        "seconds of products, largest client": lambda m: f"{summary['seconds_of_products_a_round_here']:.2g}",
     }
     for name, told in lines.items():
         table.add_row(name, *(told(m) for m in summary["modes"]))
@@ -119,13 +115,14 @@ def _modes(summary: dict[str, Any]) -> None:
 
 def _changes(found: Planned, summary: dict[str, Any]) -> None:
     table = Table(title="what a change would buy", title_justify="left")
-    table.add_column("")
-    names = ["noise", "rounds", "accuracy", "lost to noise"] + (["of your ceiling"] if found.ceiling else [])
-    for name in names:
+    table.add_column("", no_wrap=True)
+    left = "accuracy there" if found.ceiling is None else f"left of {found.ceiling:g}"
+    for name in ("noise", "rounds", "lost to noise", left):
         table.add_column(name, justify="right", no_wrap=True)
     for name, c in summary["changes"].items():
-        cells = [f"x {c['noise_times']:.2f}", str(c["rounds"]), _range(c["accuracy"]), _range(c["lost_to_noise"])]
-        table.add_row(name, *cells, *([_range(c["of_ceiling"])] if found.ceiling else []))
+        reached = c["accuracy"] if found.ceiling is None else c["of_ceiling"]
+        cells = (f"x {c['noise_times']:.2f}", str(c["rounds"]), _range(c["lost_to_noise"]), _range(reached))
+        table.add_row(name, *cells)
     out.print(table)
 
 

@@ -1,11 +1,11 @@
 """Measured cells of the recipe, and what they say about a run that has not been made.
 
 A cell is a dataset, a federation and a budget with the accuracy that the recipe reached: `cells.csv`, which
-`scripts/collect_cells.py` feeds. What noise costs depends on how loud it is, **loudness** = the length of the noise on a
-head's gradient, in units of the clip, if one release had all of the budget: 2·a/mu·sqrt(d), a the mean's noise gain. It is
-public, and cells of both trust modes and of all budgets lie on one curve of it for each dataset. What accuracy is left
-depends on the dataset, which no plan knows; so a plan is told what the nearest datasets lost to noise, between cells
-that were measured and never beyond them.
+`scripts/collect_cells.py` feeds. What noise costs depends on how loud it is, **loudness** = the length of the
+noise on a head's gradient, in units of the clip, if one release had all of the budget: 2·a/mu·sqrt(d), a the
+mean's noise gain. It is public, and cells of both trust modes and of all budgets lie on one curve of it for each
+dataset. What accuracy is left depends on the dataset, which no plan knows; so a plan is told what the nearest
+datasets lost to noise, between cells that were measured and never beyond them.
 """
 
 import csv
@@ -15,13 +15,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 
 from fedsofim.core.budget import NO_PRIVACY, Budget, epsilon_stated, stated
 from fedsofim.core.plan import Trust
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, one_of
 from fedsofim.files import write_text
 from fedsofim.recipes import Situation
 from fedsofim.recipes.recipe import numbers, spread
@@ -81,6 +81,7 @@ def _cell(path: Path, row: dict[str, str]) -> Cell:
     kinds |= {"epsilon": epsilon_stated, "delta": float, "accuracy": float, "spread": float}
     try:
         cell = Cell(**{name: kinds.get(name, str)(value) for name, value in row.items()})
+        one_of("trust", cell.trust, get_args(Trust))
         loudness(cell.situation)
     except (TypeError, ValueError, ZeroDivisionError) as error:
         raise InputError(f"{path}: a row is {row}; expected a cell: {error}") from None
@@ -114,7 +115,7 @@ class Expectation:
     spread: float
     lost: float | None  # to noise, against the same recipe without any; None where that was not measured
     measured: bool  # False: louder or quieter than any cell, so the end of the curve is given
-    distance: float  # of shapes, in factors of e
+    distance: float  # of shapes, and of loudness beyond what was measured, in factors of e
 
 
 def expectations(situation: Situation, cells: Sequence[Cell], nearest: int = NEAREST) -> list[Expectation]:
@@ -141,11 +142,12 @@ def _expected(name: str, cells: Sequence[Cell], situation: Situation, loud: floa
         spread=float(np.interp(here, at, [c.spread for c in private])),
         lost=max(bare) - accuracy if bare else None,
         measured=bool(at[0] - 1e-9 <= here <= at[-1] + 1e-9),
-        distance=_distance(private[0], situation),
+        distance=_distance(private[0], situation) + max(at[0] - here, here - at[-1], 0.0),
     )
 
 
 def _distance(cell: Cell, situation: Situation) -> float:
-    """How far apart two shapes are: logarithms of features and of classes."""
-    features, classes = situation.shape[0], situation.classes
-    return abs(math.log(cell.features / features)) + abs(math.log(cell.classes / classes))
+    """How far apart two shapes are: logarithms of features, of classes, and half of that of records."""
+    pairs = ((cell.features, situation.shape[0]), (cell.classes, situation.classes))
+    shape = sum(abs(math.log(one / other)) for one, other in pairs)
+    return shape + abs(math.log(cell.records / sum(situation.sizes))) / 2

@@ -1,8 +1,8 @@
 """What a round costs, counted: multiplications, numbers sent, numbers kept.
 
-A client forms |D_i| gradients of d numbers each, so its work is 2·|D_i|·d multiplications (X·θ and Xᵀ(p - e_y)) and what
-clipping adds, |D_i|·(p + K): the paper's O(d) per client, O(n·d) for all, leaves out the records. The server adds n
-vectors, O(n·d), and its own step is two inner products and three scaled vectors: O(d), as claimed.
+A client forms |D_i| gradients of d numbers each, so its work is 2·|D_i|·d multiplications (X·θ and Xᵀ(p - e_y))
+and what clipping adds, |D_i|·(p + K): the paper's O(d) per client, O(n·d) for all, leaves out the records. The
+server adds n vectors, O(n·d), and its own step is two inner products and three scaled vectors: O(d), as claimed.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,12 @@
 """The constants of the paper's analysis, checked, and the noise that follows from them.
 
-Client i adds E_i ~ N(0, (C_g·σ_g)²/n·I) to its sum of clipped gradients, so the average of what n clients send carries
+Client i adds E_i ~ N(0, (C_g·σ_g)²/n·I) to its sum of clipped gradients, so the average of what n clients send
+carries
 
     ν² = (C_g·σ_g)²/n³ · Σ_i 1/|D_i|²    per coordinate (exact),    ν² <= (C_g·σ_g)²/(n·m_min)²    (the paper's bound).
 
-At fixed ε the paper's σ_g itself grows with sqrt(n): the noise of n clients of m records falls as 1/(sqrt(n)·m), not
-as 1/(n·m).
+At fixed ε the paper's σ_g itself grows with sqrt(n): the noise of n clients of m records falls as 1/(sqrt(n)·m),
+not as 1/(n·m).
 """
 
 import math

@@ -3,13 +3,14 @@
     E[F(θ_{t+1}) | past] <= F(θ_t) - η·c_∇·|∇F|² + η·G²/ρ²·E[|M_t|² | past]              (coupling)
                             + η·ζ_max²/(2τ_1ρ²) + η·d·ν²/(2τ_2ρ²) + L·η²/(2ρ²)·(C_g² + d·ν²),
 
-c_∇ = 1/ρ - (τ_1 + τ_2)/2, any τ_1, τ_2 > 0. With E|M_t|² <= M̄² the additive parts sum to Γ. The proof uses only that
-|bias| <= B pathwise, E|ξ|² <= d·ν² and E|G|² <= G_0² + d·ν², so the same function gives Γ_B for any private update.
+c_∇ = 1/ρ - (τ_1 + τ_2)/2, any τ_1, τ_2 > 0. With E|M_t|² <= M̄² the additive parts sum to Γ. The proof uses only
+that |bias| <= B pathwise, E|ξ|² <= d·ν² and E|G|² <= G_0² + d·ν², so the same function gives Γ_B for any private
+update.
 
-**The best τ.** Every floor is Γ/(η·c_∇) up to a constant factor. With z = ζ_max/ρ, s = ν·sqrt(d)/ρ and τ = τ_1 + τ_2
-fixed, z²/τ_1 + s²/τ_2 is least, (z+s)²/τ, where τ_1 : τ_2 = z : s. Left is (A + w/(2τ))/(1/ρ - τ/2), w = (z+s)², A the
-parts without τ; its derivative vanishes where A·τ² + w·τ - w/ρ = 0, of which one root is positive, and below 1/ρ. Where
-z or s is 0 its τ may be as small as one likes; the infimum is taken, with 0²/0 read as 0.
+**The best τ.** Every floor is Γ/(η·c_∇) up to a constant factor. With z = ζ_max/ρ, s = ν·sqrt(d)/ρ and τ = τ_1 +
+τ_2 fixed, z²/τ_1 + s²/τ_2 is least, (z+s)²/τ, where τ_1 : τ_2 = z : s. Left is (A + w/(2τ))/(1/ρ - τ/2), w =
+(z+s)², A the parts without τ; its derivative vanishes where A·τ² + w·τ - w/ρ = 0, of which one root is positive,
+and below 1/ρ. Where z or s is 0 its τ may be as small as one likes; the infimum is taken, with 0²/0 read as 0.
 """
 
 import math

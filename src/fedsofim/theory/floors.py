@@ -1,17 +1,18 @@
 """The theorems: contraction and floors under strong convexity and PL, stationarity without either, and DP-FedGD's.
 
-With |∇F|² >= 2μ·(F - F*) one step is E[gap'] <= r·gap + Γ, r = 1 - 2μ·η·c_∇, hence r^T·gap_0 + Γ·(1-r^T)/(1-r), whose
-limit is the floor Γ/(2μ·η·c_∇). PL is the same inequality with its own μ. Without it the mean of |∇F|² over the rounds
-is at most gap_0/(η·c_∇·T) + Γ/(η·c_∇).
+With |∇F|² >= 2μ·(F - F*) one step is E[gap'] <= r·gap + Γ, r = 1 - 2μ·η·c_∇, hence r^T·gap_0 + Γ·(1-r^T)/(1-r),
+whose limit is the floor Γ/(2μ·η·c_∇). PL is the same inequality with its own μ. Without it the mean of |∇F|² over
+the rounds is at most gap_0/(η·c_∇·T) + Γ/(η·c_∇).
 
-**Vacuous.** Where |∇F| <= G, F - F* <= G²/(2μ) and |∇F|² <= G² hold before any round is run. A floor above that says
-nothing. The coupling part alone is M̄²/(ρ²·c_∇) >= M̄²/ρ times as much: **whenever ρ <= M̄² = C_g² + (1-β)·d·ν² both floors
-are vacuous**, whatever η, τ and the data. And where ρ > M̄², all eigenvalues of H are within a factor 2 of 1/ρ (at
-|M|² = M̄²): DP-FedGD with step η/ρ.
+**Vacuous.** Where |∇F| <= G, F - F* <= G²/(2μ) and |∇F|² <= G² hold before any round is run. A floor above that
+says nothing. The coupling part alone is M̄²/(ρ²·c_∇) >= M̄²/ρ times as much: **whenever ρ <= M̄² = C_g² +
+(1-β)·d·ν² both floors are vacuous**, whatever η, τ and the data. And where ρ > M̄², all eigenvalues of H are
+within a factor 2 of 1/ρ (at |M|² = M̄²): DP-FedGD with step η/ρ.
 
-**DP-FedGD** at the step η' = η/ρ has c = 1 - τ/2 and Γ = η'·ζ²/(2τ) + L·η'²/2·(C_g² + d·ν²). Put τ_i = t_i/ρ in DP-FedSOFIM's:
-the same terms, plus the coupling and the noise's, over a smaller coefficient. So at equal steps DP-FedSOFIM's floor is the
-higher one and its contraction the slower, for all constants: these bounds never show an advantage.
+**DP-FedGD** at the step η' = η/ρ has c = 1 - τ/2 and Γ = η'·ζ²/(2τ) + L·η'²/2·(C_g² + d·ν²). Put τ_i = t_i/ρ in
+DP-FedSOFIM's: the same terms, plus the coupling and the noise's, over a smaller coefficient. So at equal steps
+DP-FedSOFIM's floor is the higher one and its contraction the slower, for all constants: these bounds never show
+an advantage.
 """
 
 import math

@@ -1,19 +1,20 @@
-"""L, μ, G_max and ζ_max of a linear softmax head on given features: from records, from a radius, from a released moment.
+"""L, μ, G_max and ζ_max of a linear softmax head: from records, from a public radius, or from a released moment.
 
 A record's loss is cross-entropy plus λ/2·|θ|² (the ridge is part of it and clipped with it); x̃ = [x; 1], p the
-probabilities, K classes. Its gradient is (p - e_y) ⊗ x̃ + λθ, its Hessian (diag p - ppᵀ) ⊗ x̃x̃ᵀ + λI. Since |p - e_y| <=
-sqrt(2) and diag p - ppᵀ <= I/2, with S = Σ_j a_j·x̃_j·x̃_jᵀ and a_j the record's weight in F,
+probabilities, K classes. Its gradient is (p - e_y) ⊗ x̃ + λθ, its Hessian (diag p - ppᵀ) ⊗ x̃x̃ᵀ + λI. Since |p -
+e_y| <= sqrt(2) and diag p - ppᵀ <= I/2, with S = Σ_j a_j·x̃_j·x̃_jᵀ and a_j the record's weight in F,
 
-    L <= λ_max(S)/2 + λ,    μ = λ,    |∇F| <= Σ a_j·sqrt(2)·|x̃_j| + λR,    |ζ| <= Σ a_j·max(0, sqrt(2)·|x̃_j| + λR - C_g).
+    L <= λ_max(S)/2 + λ,   μ = λ,   |∇F| <= Σ a_j·sqrt(2)·|x̃_j| + λR,   |ζ| <= Σ a_j·max(0, sqrt(2)·|x̃_j| + λR - C_g).
 
-μ is no more than λ: the head has flat directions (the same vector added to every class), and curvature dies out far
-away. R bounds |θ|: from θ = 0, F = log K, and F >= λ/2·|θ|² + 0, so every θ that is no worse has |θ| <= R =
+μ is no more than λ: the head has flat directions (the same vector added to every class), and curvature dies out
+far away. R bounds |θ|: from θ = 0, F = log K, and F >= λ/2·|θ|² + 0, so every θ that is no worse has |θ| <= R =
 sqrt(2·log K/λ). For the same reason the first gap is at most log K.
 
-**From records** these are the records' own numbers: *not private*. **From a radius** r >= |x̃| they are public: S <= r²·I.
-**From a released second moment** S + W, W the engine's symmetric noise (std s on the diagonal, s/sqrt(2) off it): with v the
-top eigenvector of S, λ_max(S + W) >= vᵀ(S + W)v = λ_max(S) + vᵀWv, and vᵀWv ~ N(0, s²) whatever v, so λ_max(S) <= λ_max(S + W) +
-s·sqrt(2·log(1/α)) but for probability α. That costs what the release was charged, and no more.
+**From records** these are the records' own numbers: *not private*. **From a radius** r >= |x̃| they are public: S
+<= r²·I. **From a released second moment** S + W, W the engine's symmetric noise (std s on the diagonal, s/sqrt(2)
+off it): with v the top eigenvector of S, λ_max(S + W) >= vᵀ(S + W)v = λ_max(S) + vᵀWv, and vᵀWv ~ N(0, s²)
+whatever v, so λ_max(S) <= λ_max(S + W) + s·sqrt(2·log(1/α)) but for probability α. That costs what the release
+was charged, and no more.
 """
 
 import math

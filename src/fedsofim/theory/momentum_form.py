@@ -1,24 +1,25 @@
-"""Bounds for the momentum form θ' = θ - η·M/(ρ + |M|²), which the paper does not analyse though its numbers come from it.
+"""Bounds for the momentum form θ' = θ - η·M/(ρ + |M|²), which the paper's numbers come from and its theory leaves out.
 
-**Step.** |M|/(ρ + |M|²) <= 1/(2·sqrt(ρ)), since ρ + x² >= 2·sqrt(ρ)·x; met at |M| = sqrt(ρ). Whatever the noise, with or
-without bias correction, a round moves θ by at most η/(2·sqrt(ρ)).
+**Step.** |M|/(ρ + |M|²) <= 1/(2·sqrt(ρ)), since ρ + x² >= 2·sqrt(ρ)·x; met at |M| = sqrt(ρ). Whatever the noise,
+with or without bias correction, a round moves θ by at most η/(2·sqrt(ρ)).
 
-**Drift.** |θ_T - θ_0| <= η·T/(2·sqrt(ρ)), surely. With decoupled weight decay λ, θ' = (1-ηλ)·θ - η·H·M and ηλ <= 1, for ever
-|θ_t| <= max(|θ_0|, 1/(2λ·sqrt(ρ))): a bounded region, so here the assumptions on G_max and ζ_max can hold at all (the gradient
-form leaves every region). Hence |∇F(θ_t)| <= |∇F(θ_0)| + L·η·t/(2·sqrt(ρ)).
+**Drift.** |θ_T - θ_0| <= η·T/(2·sqrt(ρ)), surely. With decoupled weight decay λ, θ' = (1-ηλ)·θ - η·H·M and ηλ <=
+1, for ever |θ_t| <= max(|θ_0|, 1/(2λ·sqrt(ρ))): a bounded region, so here the assumptions on G_max and ζ_max can
+hold at all (the gradient form leaves every region). Hence |∇F(θ_t)| <= |∇F(θ_0)| + L·η·t/(2·sqrt(ρ)).
 
 **Descent.** Let e = M - ∇F(θ) and q(y) = y/(ρ + y). With ∇F = M - e,
 
     -∇Fᵀ·M/(ρ + |M|²) = -q(|M|²) + eᵀM/(ρ + |M|²) <= -q(|M|²)/2 + |e|²/(2ρ),
 
-by eᵀM <= |M|²/2 + |e|²/2. q is concave and 0 at 0, so q(|∇F|²) <= q(2|M|² + 2|e|²) <= 2·q(|M|²) + 2·|e|²/ρ. With smoothness and
-the bound on the step, **surely, at every step**,
+by eᵀM <= |M|²/2 + |e|²/2. q is concave and 0 at 0, so q(|∇F|²) <= q(2|M|² + 2|e|²) <= 2·q(|M|²) + 2·|e|²/ρ. With
+smoothness and the bound on the step, **surely, at every step**,
 
     F(θ') <= F(θ) - η/4·q(|∇F(θ)|²) + η·|e|²/ρ + L·η²/(8ρ).
 
-**Error.** M_t = Σ_s w_s·G_s with w_s = (1-β)·β^(t-s), or these over their sum with bias correction. So e_t = Σ w_s·(ζ_s + ξ_s) +
-Σ w_s·(∇F(θ_s) - ∇F(θ_t)) - (1 - Σ w_s)·∇F(θ_t), where |∇F(θ_s) - ∇F(θ_t)| <= L·(t-s)·η/(2·sqrt(ρ)) by the drift. The
-noise is exactly Gaussian; all else is bounded surely. Hence, A_t the mean age of what is in M_t,
+**Error.** M_t = Σ_s w_s·G_s with w_s = (1-β)·β^(t-s), or these over their sum with bias correction. So e_t = Σ
+w_s·(ζ_s + ξ_s) + Σ w_s·(∇F(θ_s) - ∇F(θ_t)) - (1 - Σ w_s)·∇F(θ_t), where |∇F(θ_s) - ∇F(θ_t)| <=
+L·(t-s)·η/(2·sqrt(ρ)) by the drift. The noise is exactly Gaussian; all else is bounded surely. Hence, A_t the mean
+age of what is in M_t,
 
     sqrt(E|e_t|²) <= ζ_max + β^(t+1)·|∇F(θ_0)| + A_t·L·η/(2·sqrt(ρ)) + ν·sqrt(d·Σ w_s²),
 
@@ -28,9 +29,9 @@ without the second term under bias correction. A_t <= β/(1-β), Σ w_s² -> (1-
 
     1/T·Σ E q(|∇F(θ_t)|²) <= 4·gap_0/(η·T) + 4/(ρT)·Σ E|e_t|² + L·η/(2ρ).
 
-q < 1, so this says something where the right side is below 1; then P(|∇F(θ_R)|² > y) <= right side/q(y) for a random round R.
-Under PL with μ, q(|∇F|²) >= 2μ·gap/(ρ + G²), G the largest |∇F| reachable, so E gap_{t+1} <= (1 - ημ/(2(ρ+G²)))·E gap_t + η·E|e_t|²/ρ
-+ L·η²/(8ρ). For weight decay 0.
+q < 1, so this says something where the right side is below 1; then P(|∇F(θ_R)|² > y) <= right side/q(y) for a
+random round R. Under PL with μ, q(|∇F|²) >= 2μ·gap/(ρ + G²), G the largest |∇F| reachable, so E gap_{t+1} <= (1 -
+ημ/(2(ρ+G²)))·E gap_t + η·E|e_t|²/ρ + L·η²/(8ρ). For weight decay 0.
 """
 
 import math
@@ -114,7 +115,7 @@ class MomentumForm:
         return self.stationarity is None or self.stationarity >= 1
 
 
-def momentum_form(k: Constants, corrected: bool = False) -> MomentumForm:
+def momentum_bounds(k: Constants, corrected: bool = False) -> MomentumForm:
     """The theorem's numbers."""
     errors = [error_bound(k, t, corrected) for t in range(k.rounds)]
     drift, first = largest_drift(k), start_gradient(k)

@@ -2,15 +2,16 @@
 
 Everything about privacy is the priced plan's own (core/plan.py); the rest are these public numbers:
 
-* **Noise of a round**: σ·sqrt(d), the length of the noise on the averaged gradient of d numbers; in the momentum buffer
-  sqrt((1-β)/(1+β)) of that is left (theory/buffer.py).
-* **Gradient**: in units of the clip, what the recipe's steps expect (core/units.py, fixed on validation
-  records): at the start Δ/sqrt(C), the classes being Δ = 0.4 to 0.8 clips apart; later `later` clips.
-* **Rounds worth spending**: the bound behind the steps, D·sqrt(B²/T + d·σ_1²), σ_1 the noise if one round had all of the
-  budget, falls with T only until noise is the limit: from T = B²/(0.1025·d·σ_1²) on, infinitely many rounds more would gain
-  5 % of it at most.
+* **Noise of a round**: σ·sqrt(d), the length of the noise on the averaged gradient of d numbers; in the momentum
+  buffer sqrt((1-β)/(1+β)) of that is left (theory/buffer.py).
+* **Gradient**: in units of the clip, what the recipe's steps expect (core/units.py, fixed on validation records):
+  at the start Δ/sqrt(C), the classes being Δ = 0.4 to 0.8 clips apart; later `later` clips.
+* **Rounds worth spending**: the bound behind the steps, D·sqrt(B²/T + d·σ_1²), σ_1 the noise if one round had all
+  of the budget, falls with T only until noise is the limit: from T = B²/(0.1025·d·σ_1²) on, infinitely many
+  rounds more would gain 5 % of it at most.
 * **Accuracy**: what was measured at this loudness on datasets of the nearest shapes (cells.py).
-* **Bytes**: a node's upload has the program's numbers, of 4 bytes, or of 8 where they are masked; it is sent the parameters.
+* **Bytes**: a node's upload has the program's numbers, of 4 bytes, or of 8 where they are masked; it is sent the
+  parameters.
 """
 
 import math
@@ -134,7 +135,7 @@ def expected_summary(expected: Sequence[Expectation]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def outlook(situation: Situation, cells: Sequence[Cell], recipe: str = "auto") -> Outlook:
+def outlook_of(situation: Situation, cells: Sequence[Cell], recipe: str = "auto") -> Outlook:
     """What to expect of a situation. Shapes and sizes only."""
     if not situation.budget.private:
         raise InputError("without privacy there is no noise to plan for; give an epsilon")
@@ -160,12 +161,12 @@ def alternatives(situation: Situation) -> dict[str, Situation]:
     b, sizes = situation.budget, situation.sizes
     trust: Trust = "secure-sum" if situation.trust == "local" else "local"
     return {
-        f"as asked ({situation.trust})": situation,
-        f"{trust} instead": replace(situation, trust=trust),
-        "4 times the clients": replace(situation, sizes=sizes * 4),
-        "4 times the records each": replace(situation, sizes=tuple(4 * m for m in sizes)),
-        "2 times epsilon": replace(situation, budget=replace(b, epsilon=2 * b.epsilon)),
-        "half of epsilon": replace(situation, budget=replace(b, epsilon=b.epsilon / 2)),
+        f"as asked: {situation.trust}": situation,
+        trust: replace(situation, trust=trust),
+        "clients x 4": replace(situation, sizes=sizes * 4),
+        "records x 4": replace(situation, sizes=tuple(4 * m for m in sizes)),
+        "epsilon x 2": replace(situation, budget=replace(b, epsilon=2 * b.epsilon)),
+        "epsilon / 2": replace(situation, budget=replace(b, epsilon=b.epsilon / 2)),
     }
 
 
@@ -204,14 +205,16 @@ class Planned:
             "accuracy": expected["accuracy"],
             "lost_to_noise": lost,
             "measured": expected["measured"],
-            "of_ceiling": None if self.ceiling is None or not lost else [self.ceiling - lost[1], self.ceiling - lost[0]],
+            "of_ceiling": None
+            if self.ceiling is None or not lost
+            else [self.ceiling - lost[1], self.ceiling - lost[0]],
         }
 
 
 def planned(situation: Situation, cells: Sequence[Cell], ceiling: float | None = None) -> Planned:
     """Everything `fedsofim plan` says."""
-    modes = tuple(outlook(replace(situation, trust=t), cells) for t in get_args(Trust))
-    changes = {name: outlook(s, cells) for name, s in alternatives(situation).items()}
+    modes = tuple(outlook_of(replace(situation, trust=t), cells) for t in get_args(Trust))
+    changes = {name: outlook_of(s, cells) for name, s in alternatives(situation).items()}
     largest = max(situation.sizes)
     seconds = products_seconds(largest, modes[0].plan.shape[0] + 1, situation.classes)
     return Planned(modes=modes, changes=changes, seconds=seconds, ceiling=ceiling)
@@ -228,6 +231,6 @@ def products_seconds(records: int, width: int, classes: int) -> float:
     best = math.inf
     for _ in range(5):
         began = time.perf_counter()
-        x.T @ (x @ theta)
+        _ = x.T @ (x @ theta)
         best = min(best, time.perf_counter() - began)
     return best * records / some

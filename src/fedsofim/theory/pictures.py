@@ -1,6 +1,6 @@
 """Pictures: floors against ρ, β and ε; and what a plan has to expect."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ def _panel(
             style = look[name]
             dash, every = ("--" if name == _KNOWN else style.dash), max(1, len(values) // 7)
             axes.plot(values, found, color="black" if name == _KNOWN else style.colour, linestyle=dash,
-                      marker="" if name == _KNOWN else style.marker, markevery=every, markersize=4, label=name)  # fmt: skip
+                      marker="" if name == _KNOWN else style.marker, markevery=every, markersize=4,
+                      label=name)  # fmt: skip
     axes.set_yscale("log")
     axes.set_xlabel(label)
 

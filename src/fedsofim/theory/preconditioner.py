@@ -1,7 +1,7 @@
 """H = (ρI + M·Mᵀ)⁻¹ by Sherman and Morrison: I/ρ - M·Mᵀ/(ρ·(ρ + |M|²)), never formed.
 
-Its eigenvalues are 1/(ρ + |M|²), along M, and 1/ρ, across: |H·v| <= |v|/ρ and |v|²/(ρ + |M|²) <= vᵀHv <= |v|²/ρ, each
-met by some v. So H never lengthens a step beyond v/ρ: what it does is to shorten it along M.
+Its eigenvalues are 1/(ρ + |M|²), along M, and 1/ρ, across: |H·v| <= |v|/ρ and |v|²/(ρ + |M|²) <= vᵀHv <= |v|²/ρ,
+each met by some v. So H never lengthens a step beyond v/ρ: what it does is to shorten it along M.
 """
 
 import numpy as np

@@ -1,6 +1,7 @@
 """Everything the analysis says about given constants, as plain data: what `fedsofim theory --json` prints."""
 
 import math
+from dataclasses import fields
 from typing import Any
 
 from fedsofim.theory import buffer, complexity, momentum_form, uncoupled
@@ -10,7 +11,7 @@ from fedsofim.theory.floors import Floor, fedgd_floor, gap_floor, stationarity_a
 from fedsofim.theory.preconditioner import operator_bound, quadratic_lower
 
 
-def statement(k: Constants, *, taus: Taus | None = None, delta_M: float = 0.05, corrected: bool = False) -> dict:
+def all_bounds(k: Constants, *, taus: Taus | None = None, delta_M: float = 0.05, corrected: bool = False) -> dict:
     """All quantities of the paper's analysis and of ours; taus None: the best ones."""
     used = best_taus(k) if taus is None else taus
     return {
@@ -28,8 +29,7 @@ def statement(k: Constants, *, taus: Taus | None = None, delta_M: float = 0.05, 
 
 
 def _constants(k: Constants) -> dict[str, Any]:
-    names = "L mu C_g rho beta eta d sigma_g zeta_max G_max rounds gap start_gradient".split()
-    return {name: getattr(k, name) for name in names} | {
+    return {f.name: getattr(k, f.name) for f in fields(k) if f.name != "sizes"} | {
         "n": k.n,
         "records": sum(k.sizes),
         "m_min": min(k.sizes),
@@ -116,7 +116,7 @@ def _finite(value: float) -> float | None:
 
 
 def _momentum(k: Constants, corrected: bool) -> dict[str, Any]:
-    found = momentum_form.momentum_form(k, corrected)
+    found = momentum_form.momentum_bounds(k, corrected)
     return {
         "largest_step": found.step,
         "largest_drift": found.drift,
@@ -160,8 +160,8 @@ def _condition(what: str, holds: bool, how: str) -> dict[str, Any]:
 def notes(k: Constants) -> list[str]:
     """What a reader must know before believing a number."""
     found = [
-        "G_max and zeta_max bound every iterate: with Gaussian noise and a strongly convex F no such bound holds surely, "
-        "so the theorem is about paths as long as they stay where it does",
+        "G_max and zeta_max bound every iterate: with Gaussian noise and a strongly convex F no such bound holds "
+        "surely, so the theorem is about paths as long as they stay where it does",
         "proved for the gradient form; the published numbers come from the momentum form, whose bounds are its own",
     ]
     if k.G_max is not None and k.G_max > k.C_g + k.zeta_max:

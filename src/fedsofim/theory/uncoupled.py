@@ -1,25 +1,28 @@
 """Another bound for the gradient form, ours: no G_max, no additive coupling, a noise term that vanishes as β -> 1.
 
-Step by step it is the sharper one; its floor is not always: where |M|² is far above ρ, its coefficient 1/(ρ + m²) is small.
+Step by step it is the sharper one; its floor is not always: where |M|² is far above ρ, its coefficient 1/(ρ + m²)
+is small.
 
-**Coupling.** The paper bounds ∇FᵀH∇F >= |∇F|²/ρ - G²|M|²/ρ² though it is never negative. 1/(ρ + y) is convex, so by Jensen
-E[∇FᵀH∇F | past] >= |∇F|²/(ρ + E[|M|² | past]): a smaller coefficient and nothing to add.
+**Coupling.** The paper bounds ∇FᵀH∇F >= |∇F|²/ρ - G²|M|²/ρ² though it is never negative. 1/(ρ + y) is convex, so
+by Jensen E[∇FᵀH∇F | past] >= |∇F|²/(ρ + E[|M|² | past]): a smaller coefficient and nothing to add.
 
-**Noise.** H depends on ξ, so E[aᵀHξ] is not 0. Stein's lemma, E[φ(ξ)ᵀξ] = ν²·E[div φ], with ∂M/∂ξ = (1-β)·I gives it exactly:
+**Noise.** H depends on ξ, so E[aᵀHξ] is not 0. Stein's lemma, E[φ(ξ)ᵀξ] = ν²·E[div φ], with ∂M/∂ξ = (1-β)·I gives
+it exactly:
 
     E[aᵀHξ | past] = -ν²·(1-β)/ρ · E[ (M·a)/(ρ + |M|²) · (d + 1 - 2|M|²/(ρ + |M|²)) | past ].
 
-It is negative where M points along a: noise turns the expected step against a gradient that the buffer has followed
-(docs/theory.md has a case in which the expected step climbs). |M|/(ρ + |M|²) <= 1/(2·sqrt(ρ)), so |E[aᵀHξ]| <= κ·|a| with
+It is negative where M points along a: noise turns the expected step against a gradient that the buffer has
+followed (docs/theory.md has a case in which the expected step climbs). |M|/(ρ + |M|²) <= 1/(2·sqrt(ρ)), so
+|E[aᵀHξ]| <= κ·|a| with
 
     κ = min( ν·sqrt(d)/ρ,  ν²·(1-β)·(d+1)/(2·ρ^1.5) ),    the first by Cauchy and Schwarz.
 
 **Step.** (1-β)·G = M_t - β·M_{t-1}, so |H·G| <= (1/(2·sqrt(ρ)) + β·|M_{t-1}|/ρ)/(1-β), and always |H·G| <= |G|/ρ.
 
-**Together**, on the event that |M_s| <= M_δ for all s < t (buffer.py: probability 1 - δ_M), with m² = (β·M_δ + (1-β)·C_g)² +
-(1-β)²·d·ν², E[gap_{t+1}; event] <= r·E[gap_t; event] + Γ', c = 1/(ρ + m²) - (τ_1+τ_2)/2, r = 1 - 2μ·η·c,
-Γ' = η·(ζ_max/ρ)²/(2τ_1) + η·κ²/(2τ_2) + L·η²/2·E|H·G|². Stopping the process when it leaves the event, or a region on which
-ζ_max holds, keeps the recursion, since the event up to t is known before round t.
+**Together**, on the event that |M_s| <= M_δ for all s < t (buffer.py: probability 1 - δ_M), with m² = (β·M_δ +
+(1-β)·C_g)² + (1-β)²·d·ν², E[gap_{t+1}; event] <= r·E[gap_t; event] + Γ', c = 1/(ρ + m²) - (τ_1+τ_2)/2, r = 1 -
+2μ·η·c, Γ' = η·(ζ_max/ρ)²/(2τ_1) + η·κ²/(2τ_2) + L·η²/2·E|H·G|². Stopping the process when it leaves the event, or
+a region on which ζ_max holds, keeps the recursion, since the event up to t is known before round t.
 """
 
 import math
