@@ -30,8 +30,8 @@ def asked(call):
 def test_the_answer_is_one_json_object_with_everything(asked):
     found = asked(*KNOWN, "--sigma-g", 10)
     assert set(found) == {
-        "constants", "noise", "buffer", "preconditioner", "descent", "floors", "momentum_form", "round", "conditions",
-        "notes", "head",
+        "constants", "noise", "buffer", "preconditioner", "descent", "floors", "general_update", "momentum_form",
+        "round", "conditions", "notes", "head",
     }  # fmt: skip
     assert found["noise"]["nu2"] == pytest.approx((10 / (4 * 500)) ** 2)
     assert found["buffer"]["M_bar2"] == pytest.approx(1 + 0.1 * 30 * found["noise"]["nu2"])
@@ -59,6 +59,20 @@ def test_the_floor_is_what_the_theorem_says(asked):
     assert found["floors"]["strong_convexity"]["floor"] == pytest.approx(parts / (2 * eta * c))
     best = asked(*KNOWN, "--sigma-g", 10)
     assert best["floors"]["strong_convexity"]["floor"] < found["floors"]["strong_convexity"]["floor"]
+
+
+def test_any_private_update_and_a_pl_constant_of_its_own(asked):
+    """With B = ζ_max and G_0 = C_g only the buffer's bound is another: no mean-zero noise is assumed of M."""
+    found = asked(*KNOWN, "--sigma-g", 10, "--zeta-max", 0.1, "--B", 0.1, "--mu-pl", 0.25, "--g-max", 1)
+    general, nu2 = found["general_update"], found["noise"]["nu2"]
+    more = 5 * 0.9 * 30 * nu2 / 100**2  # η·G²/ρ²·(M̄² of any update - M̄²)
+    with_taus = asked(*KNOWN, "--sigma-g", 10, "--zeta-max", 0.1, "--B", 0.1, "--g-max", 1,
+                      "--tau-1", general["tau_1"], "--tau-2", general["tau_2"])  # fmt: skip
+    assert general["Gamma_B"] == pytest.approx(with_taus["descent"]["Gamma"] + more)
+    assert general["stationarity"] < general["stationarity_trivial"] and not general["vacuous"]
+    floors = found["floors"]
+    assert floors["polyak_lojasiewicz"]["floor"] == pytest.approx(4 * floors["strong_convexity"]["floor"])
+    assert asked(*KNOWN, "--sigma-g", 10)["general_update"] is None
 
 
 def test_a_vacuous_floor_is_called_vacuous(call, asked):
@@ -119,6 +133,7 @@ def test_the_picture_is_drawn(call, tmp_path: Path):
         (("--L", 1, "--epsilon", 1, "--tau-1", 1), "give both --tau-1 and --tau-2"),
         (("--L", 1, "--epsilon", 1, "--tau-1", 0, "--tau-2", 1), "expected numbers above 0"),
         (("--L", 1, "--epsilon", 1, "--delta-m", 1), "expected a probability"),
+        (("--L", 1, "--epsilon", 1, "--B", -1), "B is -1.0"),
         (("--L", 1, "--epsilon", 1, "--sizes", "1,x"), "expected whole numbers with commas"),
         (("--L", 1, "--epsilon", 1, "--sizes", "10,0"), "at least one record each"),
         (("--constants", "guessed", "--epsilon", 1), "no source of constants 'guessed'"),

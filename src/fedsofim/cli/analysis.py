@@ -16,7 +16,7 @@ from fedsofim.theory.descent import Taus
 from fedsofim.theory.heads import HeadConstants, from_radius, from_records
 from fedsofim.theory.pictures import draw_floors
 from fedsofim.theory.released_moment import released_constants
-from fedsofim.theory.statement import all_bounds
+from fedsofim.theory.statement import General, all_bounds
 
 _SOURCES = ("given", "radius", "records", "released")
 
@@ -34,6 +34,9 @@ class ProblemOptions:
     mu: Annotated[float | None, typer.Option(help="Strong convexity, or PL; none: stationarity only.")] = None
     g_max: Annotated[float | None, typer.Option(help="Bound of |grad F|; none: clip + zeta_max.")] = None
     zeta_max: Annotated[float, typer.Option(help="Bound of the clipping bias.")] = 0.0
+    mu_pl: Annotated[float | None, typer.Option(help="The PL constant, where it is another than mu.")] = None
+    bias: Annotated[float | None, typer.Option("--B", help="Bias bound of any other private update.")] = None
+    largest: Annotated[float | None, typer.Option("--G0", help="And E|G|² <= G0² + d·nu² of it; none: clip.")] = None
     gap: Annotated[float | None, typer.Option(help="F at the start minus its least value.")] = None
     start_gradient: Annotated[float | None, typer.Option(help="|grad F| at the start.")] = None
     radius: Annotated[
@@ -90,7 +93,14 @@ def theory(
         raise InputError(f"delta_m is {delta_m!r}; expected a probability strictly between 0 and 1")
     sizes, head = _problem(problem, step, budget, data, deal)
     k = _constants(problem, step, budget, sizes, head)
-    found = all_bounds(k, taus=_taus(tau_1, tau_2), delta_M=delta_m, corrected=step.bias_correction)
+    found = all_bounds(
+        k,
+        taus=_taus(tau_1, tau_2),
+        delta_M=delta_m,
+        corrected=step.bias_correction,
+        general=None if problem.bias is None else General(problem.bias, problem.largest or step.clip),
+        mu_pl=problem.mu_pl,
+    )
     found["head"] = None if head is None else head.summary()
     if picture is not None:
         draw_floors(k, picture, delta=budget.delta, delta_M=delta_m)
@@ -185,6 +195,8 @@ def show(found: dict[str, Any]) -> None:
     parts = descent.pop("Gamma_parts")
     _pairs("one step", descent | {f"Gamma: {name}": value for name, value in parts.items()})
     _floor_table(found["floors"])
+    if found["general_update"] is not None:
+        _pairs("any private update with this bias", found["general_update"])
     _pairs("the momentum form, which the published numbers come from", found["momentum_form"])
     _pairs("a round", found["round"])
     for c in found["conditions"]:
@@ -204,8 +216,9 @@ def _pairs(title: str, values: dict[str, Any]) -> None:
 
 _THEOREMS = {
     "stationarity": "stationarity, gradient form",
-    "strong_convexity": "strong convexity or PL, gradient form",
-    "fedgd": "the same for DP-FedGD at eta/rho",
+    "strong_convexity": "strong convexity, gradient form",
+    "polyak_lojasiewicz": "PL, gradient form",
+    "fedgd": "strong convexity, DP-FedGD at eta/rho",
     "ours": "strong convexity, gradient form, ours",
 }
 

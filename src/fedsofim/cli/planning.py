@@ -63,7 +63,7 @@ def plan(
     found = planned(federation.situation(budget), table, ceiling)
     if picture is not None:
         draw_plan(found, table, picture)
-    summary = found.summary() | {"mbit": mbit}
+    summary: dict[str, Any] = found.summary() | {"mbit": mbit}
     for mode in summary["modes"]:
         mode["seconds_of_transfer_a_round"] = 8e-6 * (mode["bytes_up"] + mode["bytes_down"]) / mbit
     if json_:

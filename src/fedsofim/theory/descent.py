@@ -49,10 +49,12 @@ def gamma(k: Constants, taus: Taus, buffer: float | None = None) -> Gamma:
     return general_gamma(k, taus, bias=k.zeta_max, second_moment=aggregate_bound(k), buffer=buffer)
 
 
-def general_gamma(k: Constants, taus: Taus, *, bias: float, second_moment: float, buffer: float) -> Gamma:
+def general_gamma(
+    k: Constants, taus: Taus, *, bias: float, second_moment: float, buffer: float, gradient: float | None = None
+) -> Gamma:
     """Γ_B of any private update G = ∇F + b + ξ: |b| <= bias, E|G|² <= second_moment, E|M|² <= buffer."""
     return Gamma(
-        coupling=k.eta * k.gradient**2 / k.rho**2 * buffer,
+        coupling=k.eta * (k.gradient if gradient is None else gradient) ** 2 / k.rho**2 * buffer,
         bias=k.eta * _young(bias / k.rho, taus.bias),
         noise=k.eta * _young(math.sqrt(k.noise2) / k.rho, taus.noise),
         smoothness=k.L * k.eta**2 / (2 * k.rho**2) * second_moment,

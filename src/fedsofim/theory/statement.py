@@ -1,30 +1,78 @@
 """Everything the analysis says about given constants, as plain data: what `fedsofim theory --json` prints."""
 
 import math
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
+from fedsofim.errors import InputError
 from fedsofim.theory import buffer, complexity, momentum_form, uncoupled
 from fedsofim.theory.constants import Constants
-from fedsofim.theory.descent import Taus, best_taus, c_grad, gamma
+from fedsofim.theory.descent import Taus, best_taus, c_grad, gamma, general_gamma, least_taus
 from fedsofim.theory.floors import Floor, fedgd_floor, gap_floor, stationarity_after, stationarity_floor
 from fedsofim.theory.preconditioner import operator_bound, quadratic_lower
 
 
-def all_bounds(k: Constants, *, taus: Taus | None = None, delta_M: float = 0.05, corrected: bool = False) -> dict:
-    """All quantities of the paper's analysis and of ours; taus None: the best ones."""
+@dataclass(frozen=True)
+class General:
+    """Any private update G = ∇F + b + ξ: |b| <= B, and E|G|² <= G_0² + d·ν²."""
+
+    B: float
+    G_0: float
+
+    def __post_init__(self) -> None:
+        for name in ("B", "G_0"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)!r}; expected a finite number >= 0")
+
+
+def all_bounds(
+    k: Constants,
+    *,
+    taus: Taus | None = None,
+    delta_M: float = 0.05,
+    corrected: bool = False,
+    general: General | None = None,
+    mu_pl: float | None = None,
+) -> dict[str, Any]:
+    """All quantities of the paper's analysis and of ours; taus None: the best ones; μ_PL None: μ."""
     used = best_taus(k) if taus is None else taus
     return {
         "constants": _constants(k),
         "noise": _noise(k),
         "buffer": _buffer(k, delta_M),
         "preconditioner": _preconditioner(k, delta_M),
-        "descent": _descent(k, used, chosen=taus is None),
-        "floors": _floors(k, used, delta_M),
+        "descent": _descent(k, used, delta_M, chosen=taus is None),
+        "floors": _floors(k, used, delta_M, k.mu if mu_pl is None else mu_pl),
+        "general_update": None if general is None else _general(k, general, taus),
         "momentum_form": _momentum(k, corrected),
         "round": complexity.per_round(k.sizes, k.d),
         "conditions": conditions(k, used),
         "notes": notes(k),
+    }
+
+
+def _general(k: Constants, given: General, taus: Taus | None) -> dict[str, Any]:
+    """Γ_B and its floors. E|M|² is at most the largest E|G|², by convexity alone: G_0² + d·ν². |∇F| is at most G_max,
+    or else G_0 + B, since E|G|² = |∇F + b|² + d·ν²."""
+    second, largest = given.G_0**2 + k.noise2, given.G_0 + given.B if k.G_max is None else k.G_max
+    sizes = {"bias": given.B, "second_moment": second, "buffer": second, "gradient": largest}
+    if taus is None:
+        fixed = general_gamma(k, Taus(1.0, 1.0), **sizes)
+        rest = (fixed.coupling + fixed.smoothness) / k.eta
+        taus = least_taus(rest, given.B / k.rho, math.sqrt(k.noise2) / k.rho, 1 / k.rho)
+    parts, c = general_gamma(k, taus, **sizes), c_grad(k.rho, taus)
+    still = parts.total / (k.eta * c) if c > 0 else math.inf
+    return {
+        "B": given.B,
+        "G_0": given.G_0,
+        "tau_1": taus.bias,
+        "tau_2": taus.noise,
+        "c_grad": c,
+        "Gamma_B": parts.total,
+        "stationarity": _finite(still),
+        "gap": None if k.mu is None else _finite(still / (2 * k.mu)),
+        "stationarity_trivial": largest**2,
+        "vacuous": not still < largest**2,
     }
 
 
@@ -64,34 +112,36 @@ def _preconditioner(k: Constants, delta_M: float) -> dict[str, Any]:
     }
 
 
-def _descent(k: Constants, taus: Taus, chosen: bool) -> dict[str, Any]:
-    parts = gamma(k, taus)
+def _descent(k: Constants, taus: Taus, delta_M: float, chosen: bool) -> dict[str, Any]:
+    """One step: c_∇ and Γ for every round, Γ of the first (nothing in the buffer), and the coefficient on the event."""
+    parts, c = gamma(k, taus), c_grad(k.rho, taus)
+    event = quadratic_lower(k.rho, buffer.event_bound(k, delta_M))
     return {
         "tau_1": taus.bias,
         "tau_2": taus.noise,
         "taus": "the best ones" if chosen else "as given",
-        "c_grad": c_grad(k.rho, taus),
+        "c_grad": c,
+        "c_grad_on_event": event - (taus.bias + taus.noise) / 2,
         "Gamma": parts.total,
         "Gamma_parts": parts._asdict(),
+        "Gamma_first_round": gamma(k, taus, buffer=buffer.recursion(k, 0.0)).total,
     }
 
 
-def _floors(k: Constants, taus: Taus, delta_M: float) -> dict[str, Any]:
+def _floors(k: Constants, taus: Taus, delta_M: float, mu_pl: float | None) -> dict[str, Any]:
     still = stationarity_floor(k, taus)
     found: dict[str, Any] = {"stationarity": _floor(still) | {"after_all_rounds": None}}
     if k.gap is not None:
         found["stationarity"]["after_all_rounds"] = _finite(stationarity_after(k, still, k.gap))
+    if mu_pl is not None:
+        found["polyak_lojasiewicz"] = _told(k, gap_floor(k, mu_pl, taus))
     if k.mu is None:
         return found
     ours = uncoupled.uncoupled_floor(k, delta_M)
     assert ours.floor is not None
-    for name, floor in (
-        ("strong_convexity", gap_floor(k, k.mu, taus)),
-        ("fedgd", fedgd_floor(k, k.mu)),
-        ("ours", ours.floor),
-    ):
-        found[name] = _floor(floor) | {"after_all_rounds": None if k.gap is None else _after(k, floor, k.gap)}
-    found["polyak_lojasiewicz"] = found["strong_convexity"]  # the same inequality with its own μ
+    found["strong_convexity"] = _told(k, gap_floor(k, k.mu, taus))
+    found["fedgd"] = _told(k, fedgd_floor(k, k.mu))
+    found["ours"] = _told(k, ours.floor)
     found["ours"] |= {"kappa": ours.kappa, "largest_step": ours.step, "delta_M": delta_M}
     return found
 
@@ -107,8 +157,9 @@ def _floor(floor: Floor) -> dict[str, Any]:
     }
 
 
-def _after(k: Constants, floor: Floor, gap: float) -> float | None:
-    return _finite(floor.after(k.rounds, gap))
+def _told(k: Constants, floor: Floor) -> dict[str, Any]:
+    """A floor with the bound after all rounds, where the first gap is known."""
+    return _floor(floor) | {"after_all_rounds": None if k.gap is None else _finite(floor.after(k.rounds, k.gap))}
 
 
 def _finite(value: float) -> float | None:
