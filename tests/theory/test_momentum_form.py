@@ -89,14 +89,29 @@ def test_a_wrong_constant_in_the_descent_is_noticed():
 
 
 @pytest.mark.parametrize("corrected", [False, True])
-def test_the_error_of_the_buffer(corrected: bool):
+@pytest.mark.parametrize(("rho", "eta"), [(0.5, 0.05), (50.0, 10.0)])
+def test_the_error_of_the_buffer(corrected: bool, rho: float, eta: float):
+    """Where steps are at most 1/(2·sqrt(ρ)), and where |M|/ρ is the smaller bound; and a buffer that lags behind."""
     world = WORLDS["bowl"]
-    k = world.constants(rho=0.5, eta=0.05, beta=0.8, sigma_g=2.0, rounds=40, C_g=1.0)
+    k = world.constants(rho=rho, eta=eta, beta=0.8, sigma_g=2.0, rounds=40, C_g=1.0)
     paths = run(world, k, 2 * np.ones(3), seeds=1000, form="momentum", corrected=corrected)
     start = float(np.linalg.norm(paths.gradient[0, 0]))
     k = replace(k, zeta_max=float(np.linalg.norm(paths.zeta, axis=-1).max()), start_gradient=start)
     error = np.sum((paths.M - paths.gradient) ** 2, axis=-1)
     assert not surely_above(error, [ours.error_bound(k, t, corrected) for t in range(40)]).any()
+    steps = k.eta**2 * np.sum(paths.steps**2, axis=-1)
+    assert not surely_above(steps, ours.typical_step(k, corrected) ** 2).any()
+    assert (ours.typical_step(k, corrected) < ours.largest_step(k.eta, rho)) == (rho == 50.0)
+
+
+def test_a_lagging_buffer_is_late_by_its_mean_age():
+    """The drift's part, met: records far away, steady steps, no noise, no clipping. A hundredth less is noticed."""
+    world = bowl(np.full((2, 2, 1), 1e3), np.ones(1))
+    k = world.constants(rho=1e6, C_g=1.001e3, eta=10.0, beta=0.8, sigma_g=0.0, rounds=60, start_gradient=1e3)
+    paths = run(world, k, np.zeros(1), seeds=2, form="momentum", corrected=True)
+    lag = np.abs(paths.M - paths.gradient)[-1, 0, 0]
+    bound = math.sqrt(ours.error_bound(k, 59, corrected=True))
+    assert 0.99 * bound < lag <= bound * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("corrected", [False, True])

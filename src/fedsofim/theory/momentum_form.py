@@ -17,26 +17,27 @@ smoothness and the bound on the step, **surely, at every step**,
     F(θ') <= F(θ) - η/4·q(|∇F(θ)|²) + η·|e|²/ρ + L·η²/(8ρ).
 
 **Error.** M_t = Σ_s w_s·G_s with w_s = (1-β)·β^(t-s), or these over their sum with bias correction. So e_t = Σ
-w_s·(ζ_s + ξ_s) + Σ w_s·(∇F(θ_s) - ∇F(θ_t)) - (1 - Σ w_s)·∇F(θ_t), where |∇F(θ_s) - ∇F(θ_t)| <=
-L·(t-s)·η/(2·sqrt(ρ)) by the drift. The noise is exactly Gaussian; all else is bounded surely. Hence, A_t the mean
-age of what is in M_t,
+w_s·(ζ_s + ξ_s) + Σ w_s·(∇F(θ_s) - ∇F(θ_t)) - (1 - Σ w_s)·∇F(θ_t). The noise is exactly Gaussian. A round moves θ in
+root mean square by at most s = η·min(1/(2·sqrt(ρ)), sqrt(max E|M|²)/ρ), since |H·M| <= |M|/ρ too (buffer.py bounds
+E|M|²), so ∇F(θ_s) - ∇F(θ_t) by at most L·(t-s)·s. Hence by Minkowski, A_t the mean age of what is in M_t,
 
-    sqrt(E|e_t|²) <= ζ_max + β^(t+1)·|∇F(θ_0)| + A_t·L·η/(2·sqrt(ρ)) + ν·sqrt(d·Σ w_s²),
+    sqrt(E|e_t|²) <= ζ_max + β^(t+1)·|∇F(θ_0)| + A_t·L·s + ν·sqrt(d·Σ w_s²),
 
 without the second term under bias correction. A_t <= β/(1-β), Σ w_s² -> (1-β)/(1+β).
 
 **Theorem.** Summed, for smooth F bounded below, nothing else assumed but ζ_max on the reachable ball:
 
-    1/T·Σ E q(|∇F(θ_t)|²) <= 4·gap_0/(η·T) + 4/(ρT)·Σ E|e_t|² + L·η/(2ρ).
+    1/T·Σ E q(|∇F(θ_t)|²) <= 4·gap_0/(η·T) + 4/(ρT)·Σ E|e_t|² + 2·L·s²/η.
 
 q < 1, so this says something where the right side is below 1; then P(|∇F(θ_R)|² > y) <= right side/q(y) for a
 random round R. Under PL with μ, q(|∇F|²) >= 2μ·gap/(ρ + G²), G the largest |∇F| reachable, so E gap_{t+1} <= (1 -
-ημ/(2(ρ+G²)))·E gap_t + η·E|e_t|²/ρ + L·η²/(8ρ). For weight decay 0.
+ημ/(2(ρ+G²)))·E gap_t + η·E|e_t|²/ρ + L·s²/2. For weight decay 0.
 """
 
 import math
 from dataclasses import dataclass
 
+from fedsofim.theory.buffer import aggregate_bound, sharper_bound
 from fedsofim.theory.constants import Constants
 
 
@@ -52,6 +53,12 @@ def largest_step(eta: float, rho: float) -> float:
 def largest_drift(k: Constants, t: int | None = None) -> float:
     """|θ_t - θ_0| is at most this; t None: after all rounds."""
     return largest_step(k.eta, k.rho) * (k.rounds if t is None else t)
+
+
+def typical_step(k: Constants, corrected: bool = False) -> float:
+    """s: a round's step in root mean square is at most this."""
+    buffer = aggregate_bound(k) if corrected else sharper_bound(k)
+    return min(largest_step(k.eta, k.rho), k.eta * math.sqrt(buffer) / k.rho)
 
 
 def decayed_radius(start: float, rho: float, weight_decay: float) -> float:
@@ -82,7 +89,7 @@ def squared_weights(beta: float, t: int, corrected: bool) -> float:
 
 def error_bound(k: Constants, t: int, corrected: bool = False) -> float:
     """E|e_t|² is at most this."""
-    drift = mean_age(k.beta, t, corrected) * k.L * largest_step(k.eta, k.rho)
+    drift = mean_age(k.beta, t, corrected) * k.L * typical_step(k, corrected)
     missing = 0.0 if corrected else k.beta ** (t + 1) * start_gradient(k)
     noise = math.sqrt(k.noise2 * squared_weights(k.beta, t, corrected))
     return (k.zeta_max + missing + drift + noise) ** 2
@@ -120,15 +127,15 @@ def momentum_bounds(k: Constants, corrected: bool = False) -> MomentumForm:
     errors = [error_bound(k, t, corrected) for t in range(k.rounds)]
     drift, first = largest_drift(k), start_gradient(k)
     reach = min(first + k.L * drift, k.gradient)
-    mean = sum(errors) / k.rounds
-    known = None if k.gap is None else 4 * (k.gap / (k.eta * k.rounds) + mean / k.rho) + k.L * k.eta / (2 * k.rho)
+    mean, bent = sum(errors) / k.rounds, k.L * typical_step(k, corrected) ** 2 / 2
+    known = None if k.gap is None else 4 * (k.gap / (k.eta * k.rounds) + mean / k.rho + bent / k.eta)
     return MomentumForm(
         step=largest_step(k.eta, k.rho),
         drift=drift,
         gradient=reach,
         error=mean,
         stationarity=known,
-        gap=None if k.gap is None or k.mu is None else _gap_after(k, errors, reach, k.mu, k.gap),
+        gap=None if k.gap is None or k.mu is None else _gap_after(k, errors, bent, reach),
         trivial_gap=None if k.gap is None else _known(k, k.gap + first * drift + k.L / 2 * drift**2, reach),
     )
 
@@ -138,8 +145,9 @@ def _known(k: Constants, climbed: float, reach: float) -> float:
     return climbed if k.mu is None else min(climbed, reach**2 / (2 * k.mu))
 
 
-def _gap_after(k: Constants, errors: list[float], reach: float, mu: float, gap: float) -> float:
-    takes = k.eta * mu / (2 * (k.rho + reach**2))
+def _gap_after(k: Constants, errors: list[float], bent: float, reach: float) -> float:
+    assert k.mu is not None and k.gap is not None
+    gap, takes = k.gap, k.eta * k.mu / (2 * (k.rho + reach**2))
     for error in errors:
-        gap = max(1 - takes, 0.0) * gap + k.eta * error / k.rho + k.L * k.eta**2 / (8 * k.rho)
+        gap = max(1 - takes, 0.0) * gap + k.eta * error / k.rho + bent
     return gap

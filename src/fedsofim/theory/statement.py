@@ -170,6 +170,7 @@ def _momentum(k: Constants, corrected: bool) -> dict[str, Any]:
     found = momentum_form.momentum_bounds(k, corrected)
     return {
         "largest_step": found.step,
+        "typical_step": momentum_form.typical_step(k, corrected),
         "largest_drift": found.drift,
         "largest_gradient": found.gradient,
         "mean_squared_error_of_M": found.error,
