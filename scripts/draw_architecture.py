@@ -43,7 +43,7 @@ ASIDE = {
 FIRST = "round"  # the page to read first
 GROUND = ("extensions", "progress", "files", "errors")
 
-WIDTH, LEFT, LANES, STEP = 900, 20, 700, 24
+WIDTH, LEFT, LANES, STEP = 900, 20, 704, 20
 TITLE, LINE, PAD, GAP = 22, 17, 12, 10
 CHARACTERS = 88  # of a line of file names
 SANS = 'font-family="Helvetica, Arial, sans-serif"'

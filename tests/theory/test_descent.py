@@ -72,6 +72,10 @@ def test_one_step_is_met_and_a_wrong_constant_is_noticed():
     bound = F - k.eta * c_grad(k.rho, taus) * square + parts.total
     assert found == pytest.approx(bound, abs=1e-5)
     assert found > bound - 0.5 * parts.bias  # ζ²/(4τρ²) instead of ζ²/(2τρ²)
+    small = general_gamma(
+        k, taus, bias=0.9 * k.zeta_max, second_moment=aggregate_bound(k), buffer=recursion(k, 0.0)
+    )  # a B that is too small
+    assert found > F - k.eta * c_grad(k.rho, taus) * square + small.total
     assert found > bound - 0.5 * parts.smoothness  # L/4 instead of L/2
     assert found > bound - 0.5 * k.eta * (1 / k.rho - c_grad(k.rho, taus)) * square  # 1/ρ - τ/4 instead of 1/ρ - τ/2
 
