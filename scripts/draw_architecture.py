@@ -28,6 +28,7 @@ ROOMS = (  # from the top of the house to its ground
     Room("attack", "an attacker's own number: what was promised, measured from below", "#56B4E9", "#eaf5fc"),
     Room("deploy", "a federation of machines: nodes that keep their own budget, and a server", "#0072B2", "#e8f1f8"),
     Room("experiments", "grids of runs, tuning, and what people read of them", "#D55E00", "#fbeee4"),
+    Room("theory", "what can be said before a run: the paper's bounds, and a plan", "#CC79A7", "#f9eef4"),
     Room("simulation", "all clients of a run at once, on this machine", "#009E73", "#e6f5f0"),
     Room("trained", "a trained model in use: predictions, its folder, its card, exports", "#CC79A7", "#faf0f5"),
     Room("recipes", "every choice of a run, from public numbers", "#56B4E9", "#e9f5fc"),
@@ -43,7 +44,7 @@ ASIDE = {
 FIRST = "round"  # the page to read first
 GROUND = ("extensions", "progress", "files", "errors", "interrupts")
 
-WIDTH, LEFT, LANES, STEP = 900, 20, 712, 26
+WIDTH, LEFT, LANES, STEP = 900, 20, 704, 20
 TITLE, LINE, PAD, GAP = 22, 17, 12, 10
 CHARACTERS = 88  # of a line of file names
 SANS = 'font-family="Helvetica, Arial, sans-serif"'

@@ -18,6 +18,7 @@ ROOMS = [
     "recipes",
     "trained",
     "simulation",
+    "theory",
     "experiments",
     "deploy",
     "attack",

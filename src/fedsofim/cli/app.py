@@ -10,11 +10,13 @@ import typer
 import fedsofim
 from fedsofim.cli import certificates, deployment, experiments, federations, ledgers
 from fedsofim.cli.advice import fitting, options_of
+from fedsofim.cli.analysis import theory
 from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
 from fedsofim.cli.limits import limit
 from fedsofim.cli.models import model, predict
 from fedsofim.cli.partitions import partition
+from fedsofim.cli.planning import plan
 from fedsofim.cli.prices import methods, privacy
 from fedsofim.cli.runs import run
 from fedsofim.cli.schemas import schema
@@ -50,8 +52,8 @@ def options(
 
 
 for command in (
-    run, predict, model, schema, limit, privacy, audit, methods, partition, features, experiments.demo,
-    experiments.compare, experiments.tune, experiments.report, deployment.serve,
+    run, predict, model, schema, plan, limit, theory, privacy, audit, methods, partition, features,
+    experiments.demo, experiments.compare, experiments.tune, experiments.report, deployment.serve,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(deployment.nodes, name="node")

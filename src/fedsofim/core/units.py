@@ -19,6 +19,11 @@ class Units(NamedTuple):
 AS_THEY_COME = Units(reach=80.0, early=0.25, later=0.1)
 
 
+#: How far apart the classes of prepared records are, in units of the clip: what is measured outside is noise, or of no
+#: more use. At θ = 0 the mean gradient is about that over sqrt(classes).
+APART = (0.4, 0.8)
+
+
 def prepared_units(classes: int) -> Units:
     """Prepared records: centred, so gradients are short, and θ has a column for each class (docs/recipe.md).
 

@@ -22,6 +22,7 @@ import optax
 from jax.core import Tracer
 
 from fedsofim.core.door import Facts
+from fedsofim.core.units import APART
 from fedsofim.errors import InputError, expect_whole, is_number
 
 
@@ -86,7 +87,6 @@ def measured(build: Callable[[Facts], optax.GradientTransformation]) -> Callable
     return optimizer
 
 
-_APART = (0.4, 0.8)  # Δ in units of the clip: what is measured outside is of no more use
 _USUAL = (0.3, 0.2)  # Δ² before it is measured: about so much, give or take
 
 
@@ -105,7 +105,7 @@ def _reach(facts: Facts, first: Any) -> jax.Array:
     usual, spread = _USUAL
     believed = spread**2 / (spread**2 + blur**2)
     apart = jnp.sqrt(jnp.maximum(usual + believed * (found - usual), 0.0))
-    return u.reach * jnp.clip(apart, *_APART) / 0.5
+    return u.reach * jnp.clip(apart, *APART) / 0.5
 
 
 def variance(facts: Facts) -> jax.Array:

@@ -1,0 +1,9 @@
+"""Every test draws its own numbers, whichever others run."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    return np.random.default_rng(11)
