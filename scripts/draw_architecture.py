@@ -1,4 +1,5 @@
-"""Draw `docs/architecture.svg`: the rooms as they are on disk, what each holds, and which way imports go.
+"""Draw `docs/architecture.svg`: the rooms as they are on disk, what each holds, and which way imports go. The same in
+words is the tree of `docs/architecture.md`, which is written too.
 
     python scripts/draw_architecture.py
 
@@ -14,6 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "fedsofim"
 OUT = ROOT / "docs" / "architecture.svg"
+PAGE = ROOT / "docs" / "architecture.md"
 
 
 class Room(NamedTuple):
@@ -194,6 +196,31 @@ def _mono(x: float, y: float, text: str, colour: str = "#333") -> str:
     return f'<text x="{x:g}" y="{y:g}" {MONO} font-size="12" fill="{colour}" xml:space="preserve">{marked}</text>'
 
 
+def tree() -> str:
+    """The rooms in the order of the alphabet, with what they hold, as plain text."""
+    ground = [p.name for p in sorted(SOURCE.glob("*.py"))]
+    lines = ["src/fedsofim/", *_listed("", ground)]
+    for room in sorted(room.name for room in ROOMS):
+        lines += _listed(f"{room}/", files(SOURCE / room))
+        for path in sorted(path for path in ASIDE if path.startswith(f"{room}/")):
+            lines += _listed(f"  {path.split('/')[1]}/", files(SOURCE / path))
+    return "\n".join(lines)
+
+
+def _listed(name: str, names: list[str]) -> list[str]:
+    wrapped = textwrap.wrap("  ".join(names), 106, break_on_hyphens=False)
+    return [f"{'' if i else name:<14}{line}" for i, line in enumerate(wrapped)]
+
+
+def write_tree() -> None:
+    """Put the tree in its place on the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    begin = page.index("```text\nsrc/fedsofim/\n") + len("```text\n")
+    end = page.index("\n```", begin)
+    PAGE.write_text(page[:begin] + tree() + page[end:], encoding="utf-8")
+
+
 if __name__ == "__main__":
     OUT.write_text(draw(), encoding="utf-8")
-    print(f"wrote {OUT}")
+    write_tree()
+    print(f"wrote {OUT} and the tree in {PAGE}")
