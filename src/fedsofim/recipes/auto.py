@@ -26,7 +26,8 @@ CLEAR = 0.02  # a mean gradient's noise, in units of the clip, below which they 
 QUIET = 0.002  # and below which more rounds do
 SHARP = 0.01  # noise of the second moment's eigenvalues, of a trace of 1, below which it is worth having
 DAMPING = 2.0  # times that noise
-ROUNDS = (40, 70)  # with much noise, with little
+LOUD = 0.04  # and above which many rounds do too: none of them teaches much
+ROUNDS = (40, 70, 100)  # as a rule, with little noise, with much
 BITS = (1.0, 3.0)  # noise of a column's size that is good enough: with few features, with many
 KNOWN = 1.5  # noise of a column's size, in bits, up to which a record's length is worth keeping
 LOST = 5.0  # and beyond which it would say nothing
@@ -39,7 +40,7 @@ def recommended(situation: Situation) -> Choices:
     steps, why = _preparation(situation)
     features = width_of(steps, situation.shape[0])
     loud = spread(situation.noise, numbers(features, situation.classes))
-    rounds = ROUNDS[loud < QUIET]
+    rounds = ROUNDS[1 if loud < QUIET else 2 if loud > LOUD else 0]
     return Choices(
         recipe="auto",
         method="fedsofim",
@@ -57,7 +58,7 @@ def recommended(situation: Situation) -> Choices:
             (
                 "rounds",
                 f"{rounds}: one release with all of the budget would leave a mean gradient a noise of {loud:.2g} "
-                f"of the clip; {ROUNDS[0]} rounds from {QUIET:g} on, {ROUNDS[1]} below",
+                f"of the clip; {ROUNDS[0]} rounds between {QUIET:g} and {LOUD:g}, {ROUNDS[1]} below, {ROUNDS[2]} above",
             ),
             ("method", "fedsofim; rho a hundredth of the clip squared, momentum 0.8"),
             ("step", "from rounds, clip, noise, classes, and how long the first released gradient is"),
