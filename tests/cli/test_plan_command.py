@@ -81,6 +81,7 @@ def test_a_ceiling_says_what_is_left_of_it(asked, call):
     assert "left of 90" in call(*SMALL, "--ceiling", 90).stdout
 
 
+@pytest.mark.slow
 def test_the_table_and_the_picture(call, tmp_path: Path):
     done = call(*SMALL, "--picture", tmp_path / "plan.png")
     assert done.returncode == 0 and "no record read" in done.stdout and "what a change would buy" in done.stdout

@@ -85,6 +85,7 @@ def test_a_public_radius_gives_bounds_that_no_record_was_read_for():
     assert from_radius(1.0, features=3, classes=3, C_g=1.5 * math.sqrt(2), ridge=1e-4).zeta_max == 0.0
 
 
+@pytest.mark.slow
 def test_a_released_second_moment_gives_smoothness_at_its_price():
     """The engine's own release, of unit records beside the constant 1/2: above the truth, below what is public."""
     split = fs.split(fs.load("digits"), clients=2, iid=True)
