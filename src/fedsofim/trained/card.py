@@ -30,6 +30,8 @@ def _lines(model: "Trained", training: Mapping[str, Any], privacy: Mapping[str, 
     if (accuracy := model.facts.get("result", {}).get("final_accuracy")) is not None:
         yield f"- Accuracy: {accuracy:.2f} % of the test records{_baseline(model)}"
     yield f"- Budget: {_budget(privacy)}"
+    if "job" in training:
+        yield "- Accounts: the budget is the job's plan; what each node's own account says is in the job's certificate"
     yield from _protected(privacy)
     yield from _open(model, privacy)
 

@@ -37,7 +37,7 @@ def save_model(model: Trained, folder: Path, *, force: bool = False) -> Path:
 
     content = safetensors.numpy.save(arrays, metadata={"format": "fedsofim model"})
     write_whole(folder / NUMBERS, lambda file: file.write(content))
-    write_text(folder / REST, json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+    write_text(folder / REST, json.dumps(document, indent=1, ensure_ascii=False, default=str) + "\n")
     return folder
 
 
