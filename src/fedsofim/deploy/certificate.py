@@ -152,7 +152,7 @@ def read(path: Path) -> dict[str, Any]:
         sane = document["certificate"] == 1 and isinstance(document["clients"], dict)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: not a certificate ({error})") from error
     if not sane:
         raise InputError(f"{path}: a certificate of another version")
@@ -170,10 +170,11 @@ def sound(statement: Mapping[str, Any]) -> bool:
         texts = [statement["ledger"], *(job["job"] for job in jobs), *(job["method"] for job in jobs)]
         epsilons = [statement["epsilon"], *(job["epsilon"] for job in jobs)]
         readable({"job": "", "accounting": "", "clients": {"": statement}})
-    except (KeyError, TypeError, ValueError, AttributeError):  # InputError is a ValueError
+        numbers += [e for e in epsilons if e != WITHOUT]
+        finite = all(is_number(n) and math.isfinite(n) for n in numbers)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):  # InputError is a ValueError
         return False
-    numbers += [e for e in epsilons if e != WITHOUT]
-    return all(is_number(n) and math.isfinite(n) for n in numbers) and all(isinstance(t, str) for t in texts)
+    return finite and all(isinstance(t, str) for t in texts)
 
 
 def verify(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:

@@ -25,7 +25,7 @@ def client_of(hello: Mapping[str, Any]) -> Client:
         shape = tuple(map(int, hello["shape"]))
         name, size, classes = str(hello["node"]), int(hello["size"]), int(hello["classes"])
         ledger = str(hello.get("ledger", ""))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError("a node's introduction cannot be read; do all run the same version?") from error
     if not is_name(name):
         raise InputError(f"a node calls itself {name[:40]!r}; expected a plain name")

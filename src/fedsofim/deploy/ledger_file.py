@@ -194,7 +194,7 @@ def _whole(path: Path, db: sqlite3.Connection, identity: str, key: bytes | None)
     """All links of the chain, if the tables are what they say."""
     damage = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if damage != "ok":
-        raise sqlite3.DatabaseError(damage)
+        raise sqlite3.DatabaseError(" ".join(damage.split()))
     try:
         wrong, links = broken_at(identity, _entries(db), key)
     except (KeyError, TypeError, AttributeError, ValueError) as error:  # a table holds what no node writes

@@ -81,10 +81,9 @@ class Job:
         """Terms as received; everything is checked, since a server may send anything."""
         try:
             given = plain(text)
+            job = Job(**{**given, "shape": tuple(given["shape"]), "peers": as_peers(given["peers"])})
         except InputError as error:
             raise InputError(f"the job's terms cannot be read: {error}") from error
-        try:
-            job = Job(**{**given, "shape": tuple(given["shape"]), "peers": as_peers(given["peers"])})
         except (ValueError, TypeError, KeyError) as error:
             raise InputError("the job's terms cannot be read; do server and node run the same version?") from error
         _check(job)
@@ -175,10 +174,7 @@ class Programs:
 
 
 def programs_of(job: Job, size: int, most: int = MOST_RELEASES) -> Programs:
-    """Built from the library's own method of that name: a node believes its own code, not the server.
-
-    Refused where a client would release more than `most` times in one round: that is found before a step is run.
-    """
+    """Built from the library's own method of that name, of at most so many releases: a node believes its own code."""
     return _programs(job.text(), size, most)
 
 

@@ -48,7 +48,7 @@ def read_witness(path: Path) -> Witness | None:
         return Witness(ledger=found["ledger"], where=found["where"], key=bytes.fromhex(found["key"]), last=last)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: the ledger's witness cannot be read ({error}); nothing is released") from error
 
 
