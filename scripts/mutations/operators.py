@@ -16,7 +16,8 @@ FILES = (
     "core/second_opinion.py", "core/site.py", "core/softmax_gradient.py",
     "core/feature_moments.py", "core/gaussian.py", "core/mechanisms.py", "core/phase.py", "core/plan.py",
     "core/pooled.py", "core/programs.py", "core/queries.py", "core/records.py", "core/release.py", "core/round.py",
-    "core/record_sums.py", "core/walk.py", "deploy/account.py", "deploy/certificate.py", "deploy/exact_sums.py", "deploy/execute.py",
+    "core/record_sums.py",
+    "core/walk.py", "deploy/account.py", "deploy/certificate.py", "deploy/exact_sums.py", "deploy/execute.py",
     "deploy/holding.py", "deploy/lines.py", "deploy/node.py", "deploy/noise.py", "deploy/policy.py",
     "deploy/pricing.py", "deploy/secure_sum.py", "deploy/uploads.py", "deploy/wire.py",
 )  # fmt: skip
