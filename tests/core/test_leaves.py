@@ -19,7 +19,7 @@ from fedsofim.core.records import Records
 from fedsofim.core.summary import privacy_summary
 from fedsofim.errors import Refused
 from leaks import priced
-from networks import NETWORKS, Maker, Network, dense, tied
+from networks import NETWORKS, Maker, Network, convolutional, dense, tied
 
 RECORDS = 100
 TOLERANCE = {np.float64: 1e-12, np.float32: 3e-5}
@@ -147,3 +147,18 @@ def test_clients_with_parameters_of_their_own():
     for i, n in enumerate(networks):
         for pair, leaf in zip(found, plain(query, gradient(n)[1], n.x, n.y, np.ones(12), 0.3), strict=True):
             np.testing.assert_allclose(pair.hi[i], leaf, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_records():
+    """Four times as many records, and hardly more scratch: images are cut, convolved and forgotten, 4,096 at a time."""
+    query, consts, _ = gradient(convolutional(Maker(0, np.float32), 2))
+
+    def scratch(records: int) -> int:
+        kinds = [((1, records, 8, 8), jnp.float32), ((1, records), jnp.int32), ((1, records), jnp.float32)]
+        shapes = [jax.ShapeDtypeStruct(*kind) for kind in [*kinds, ((1,), jnp.int32)]]
+        run = jax.jit(lambda *r: client_sums(query, consts, [False] * len(consts), Records(*r), 1, 1.0))
+        return run.lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+
+    few, many = scratch(8192), scratch(32_768)
+    assert many < 1.1 * few + 32_768 * 8  # and weights and labels

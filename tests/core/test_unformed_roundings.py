@@ -115,7 +115,7 @@ def test_by_the_products_alone_it_would_not_be(monkeypatch):
     """The test above can fail: without γ·S², and without S/parts, it does."""
 
     def alone(leaf, part, leaves):
-        products = [jnp.matmul(f, jnp.swapaxes(f, -1, -2), precision="highest") for f in part]
+        products = [jnp.matmul(f, jnp.swapaxes(f, -1, -2), precision="highest") for f in leaf.factors(part)]
         found = jnp.maximum(jnp.sum(products[0] * products[1], axis=(1, 2, 3)), 0.0)
         return record_sums.Squares(found, found)
 
@@ -144,7 +144,7 @@ def test_records_whose_terms_are_far_longer_than_they_are_clipped_by_those():
     """Or what a group rounds would be that of the long terms: f·S is at most as many clips as a group has parts."""
     x = cancelling(np.random.default_rng(2), 1e-2, 1e4)
     (leaf,) = GRAM.leaves()
-    parts = [(jnp.asarray(x[None, None, :, :ROWS]), jnp.asarray(x[None, None, :, ROWS:]))]
+    parts = [(jnp.asarray(x[:, :ROWS].reshape(1, -1)), jnp.asarray(x[:, ROWS:].reshape(1, -1)))]
     (norm,) = record_sums.lengths([leaf], parts)
     a, g = (np.linalg.norm(f, axis=1) for f in (x[:, :ROWS].astype(np.float64), x[:, ROWS:].astype(np.float64)))
     assert leaf.groups == 2 and float(norm) >= np.sum(a * g) / 2 * (1 - 1e-6)

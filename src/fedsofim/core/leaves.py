@@ -83,7 +83,7 @@ class Leaf:
         return [v for t in self.terms for v in t.eqn.invars[-2:]] if self.terms else [self.var]
 
     def parts(self, patches: Patches, values: Sequence[jax.Array]) -> tuple[jax.Array, ...]:
-        """One record's numbers as one row, or its a and g, from what it reads."""
+        """One record's numbers as one row, or its a and its g as one row each, from what it reads."""
         if self.form is Form.FORMED:
             conv = conv_of(self.terms[0].eqn) if self.terms else None
             formed = values[0] if conv is None else turned_sum(conv, patches, *values)
@@ -92,7 +92,11 @@ class Leaf:
             return looked_up(self.terms[0].eqn, values[0], values[1].astype(self.dtype))
         pairs = [factors(term.eqn, patches, *values[2 * i : 2 * i + 2]) for i, term in enumerate(self.terms)]
         straight = [pair[::-1] if term.turned else pair for pair, term in zip(pairs, self.terms, strict=True)]
-        return tuple(jnp.concatenate(side, axis=1).astype(self.dtype) for side in zip(*straight, strict=True))
+        return tuple(jnp.concatenate(s, axis=1).astype(self.dtype).reshape(-1) for s in zip(*straight, strict=True))
+
+    def factors(self, part: tuple[jax.Array, ...]) -> list[jax.Array]:
+        """All records' a and g, (records, batch, terms, numbers) each, from their rows."""
+        return [f.reshape(len(f), self.sizes.batch, self.sizes.terms, -1) for f in part]
 
     def of_row(self, row: jax.Array) -> jax.Array:
         """The leaf from its numbers in the order in which they are added up, of any dtype."""
@@ -126,7 +130,7 @@ def evaluated(jaxpr: Jaxpr, leaves: Sequence[Leaf], consts: Sequence, x: jax.Arr
     env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, x, y), strict=True))
 
     def read(atom: Any) -> Any:
-        return jnp.asarray(atom.val, atom.aval.dtype) if isinstance(atom, Literal) else env[atom]
+        return jnp.asarray(atom.val, _dtype(atom)) if isinstance(atom, Literal) else env[atom]
 
     for eqn in _needed(jaxpr, leaves):
         values = [read(v) for v in eqn.invars]
@@ -149,6 +153,10 @@ def _of_records(jaxpr: Jaxpr) -> set[Any]:
         if any(v in found for v in eqn.invars if not isinstance(v, Literal)):
             found |= set(eqn.outvars)
     return found
+
+
+def _dtype(atom: Any) -> Any:
+    return atom.aval.dtype
 
 
 def _needed(jaxpr: Jaxpr, leaves: Sequence[Leaf]) -> list[Any]:

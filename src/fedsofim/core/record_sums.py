@@ -119,7 +119,7 @@ def _squares(leaf: Leaf, part: tuple[jax.Array, ...], leaves: int) -> Squares:
         found = square_sum(part[-1].reshape(len(part[-1]), -1))
         return Squares(found, found)
     if leaf.form is Form.APART:
-        sides = [square_sum(f[:, :, 0]) + _vanished(f) for f in part]
+        sides = [square_sum(f[:, :, 0]) + _vanished(f) for f in leaf.factors(part)]
         found = add_up(sides[0] * sides[1])
         return Squares(found, found)
     return _gram_squares(leaf, part, leaves)
@@ -128,10 +128,11 @@ def _squares(leaf: Leaf, part: tuple[jax.Array, ...], leaves: int) -> Squares:
 def _gram_squares(leaf: Leaf, part: tuple[jax.Array, ...], leaves: int) -> Squares:
     """Σ_tt' (a_t·a_t')(g_t·g_t') + γ·S², and (S/parts)², with S = Σ_t |a_t|·|g_t|."""
     unit = float(jnp.finfo(leaf.dtype).eps) / 2
-    products = [jnp.matmul(f, jnp.swapaxes(f, -1, -2), precision=EXACT) for f in part]
+    sides = leaf.factors(part)
+    products = [jnp.matmul(f, jnp.swapaxes(f, -1, -2), precision=EXACT) for f in sides]
     found = jnp.maximum(jnp.sum(products[0] * products[1], axis=(1, 2, 3)), 0.0)
-    sides = [jnp.sqrt(square_sum(f) + _vanished(f) / unit) for f in part]
-    most = jnp.sum(jnp.square(jnp.sum(sides[0] * sides[1], axis=2)), axis=1)
+    long = [jnp.sqrt(square_sum(f) + _vanished(f) / unit) for f in sides]
+    most = jnp.sum(jnp.square(jnp.sum(long[0] * long[1], axis=2)), axis=1)
     return Squares(found + 1.1 * gram_roundings(leaf.sizes, leaves) * unit * most, most / leaf.groups**2)
 
 
@@ -157,7 +158,7 @@ def _summed(leaf: Leaf, factor: jax.Array, part: tuple[jax.Array, ...]) -> jax.A
         return tables(leaf.terms[0].eqn, factor, *part)
     s = leaf.sizes
     scaled = 0 if s.rows < s.columns else 1
-    sides = list(part)
+    sides = leaf.factors(part)
     sides[scaled] = sides[scaled] * _along(factor.reshape(-1), sides[scaled])
     tiled = [f.reshape(groups * leaf.groups, size // leaf.groups, *f.shape[1:]) for f in sides]
     out = jnp.einsum("gnbtk,gnbtc->gbkc", *tiled, precision=EXACT)

@@ -178,9 +178,11 @@ def _to_the_largest(params: dict[str, Any], source: jax.Array, operand: jax.Arra
     for k, offset in enumerate(offsets):
         ends = [o + n for o, n in zip(offset, spans, strict=True)]
         value = jax.lax.slice(padded, offset, ends, strides)
-        stays = None if best is None else (best >= value if largest else best <= value)
-        best = value if best is None else jnp.where(stays, best, value)
-        where = where if stays is None else jnp.where(stays, where, k)
+        if best is None:
+            best = value
+            continue
+        stays = best >= value if largest else best <= value
+        best, where = jnp.where(stays, best, value), jnp.where(stays, where, k)
     total = jnp.zeros(operand.shape, source.dtype)
     for k, offset in enumerate(offsets):
         low = [o - lo for o, (lo, _) in zip(offset, padding, strict=True)]
