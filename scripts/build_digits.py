@@ -23,7 +23,7 @@ def build() -> dict[str, np.ndarray]:
     """Pixel counts 0..16 and labels, split."""
     x, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(x))
-    x, y = x[order].astype(np.uint8), y[order].astype(np.uint8)
+    x, y = (np.asarray(part)[order].astype(np.uint8) for part in (x, y))
     return {"x_train": x[:-TEST], "y_train": y[:-TEST], "x_test": x[-TEST:], "y_test": y[-TEST:]}
 
 

@@ -22,8 +22,9 @@ from tuned_search import FEWER, STEPS, Found, best_of, forms
 from fedsofim.core.models import HEAD
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split
-from fedsofim.experiments.grid import Partition, Point, budget_at, digest, read_dataset
+from fedsofim.experiments.grid import Partition, Point, budget_at
 from fedsofim.experiments.journal import append, from_text, mend
+from fedsofim.experiments.reading import digest, read_dataset
 from fedsofim.experiments.report.statistics import paired
 from fedsofim.experiments.runner import run_point
 from fedsofim.experiments.tuning import Search, held_out

@@ -36,7 +36,8 @@ from fedsofim.methods.fedyogi import fedyogi
 from fedsofim.methods.ftrl import ftrl
 from fedsofim.methods.scaffold import scaffold
 from fedsofim.progress import Progress, progress_bar
-from fedsofim.simulation.training import Run, train
+from fedsofim.simulation.run import Run
+from fedsofim.simulation.training import train
 from fedsofim.trained import Trained, load_model
 
 __version__ = version("fedsofim")

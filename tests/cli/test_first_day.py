@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,7 +69,8 @@ def test_a_methods_name_may_be_written_as_in_the_paper(call):
 
 
 def test_the_default_budget_is_shown():
-    command = typer.main.get_command(app).commands["run"]
+    program: Any = typer.main.get_command(app)
+    command = program.commands["run"]
     assert {p.name: p.default for p in command.params}["epsilon"] == "1"
 
 
@@ -142,10 +144,8 @@ def test_advice_is_fitted_to_the_command_that_runs():
 
 @pytest.mark.parametrize("module", ["flwr", "cryptography"])
 def test_a_federation_without_its_extra_is_told_how_to_get_it(call, tmp_path, monkeypatch, module):
-    from fedsofim.deploy import workers
-
     if module == "flwr":
-        monkeypatch.setattr(workers.shutil, "which", lambda *_, **__: None)
+        monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     for name in [n for n in sys.modules if n.startswith(("cryptography", "fedsofim.deploy.handout"))]:
         monkeypatch.delitem(sys.modules, name)
     for name in [n for n in sys.modules if n.startswith("fedsofim.deploy.credentials")]:

@@ -1,6 +1,7 @@
 """Gradients that are never formed: the same clipped sums as of formed ones, for networks of every kind."""
 
 from functools import lru_cache
+from typing import Any
 
 import hypothesis.strategies as st
 import jax
@@ -158,7 +159,8 @@ def test_memory_does_not_grow_with_the_number_of_records():
         kinds = [((1, records, 8, 8), jnp.float32), ((1, records), jnp.int32), ((1, records), jnp.float32)]
         shapes = [jax.ShapeDtypeStruct(*kind) for kind in [*kinds, ((1,), jnp.int32)]]
         run = jax.jit(lambda *r: client_sums(query, consts, [False] * len(consts), Records(*r), 1, 1.0))
-        return run.lower(*shapes).compile().memory_analysis().temp_size_in_bytes
+        used: Any = run.lower(*shapes).compile().memory_analysis()
+        return used.temp_size_in_bytes
 
     few, many = scratch(8192), scratch(32_768)
     assert many < 1.1 * few + 32_768 * 8  # and weights and labels

@@ -1,6 +1,7 @@
 """Convolutions and gradients of pooling computed as products and slices: what XLA gives for the same equations."""
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -41,16 +42,17 @@ def test_a_convolution(layout, channels, stride, padding, gaps, holes):
         )
 
     eqn = equation(conv, left, right, name="conv_general_dilated")
+    here: Any = conv_of(eqn)
     quicker = quick(eqn)
     few = channels <= 4 and gaps == (1, 1)
     assert (quicker is not None) == (few or gaps != (1, 1))
     if quicker is not None:
         np.testing.assert_allclose(quicker(Patches(), left, right), conv(left, right), atol=1e-12)
     if gaps == (1, 1):
-        found = turned_sum(conv_of(eqn), Patches(), left, right)
+        found = turned_sum(here, Patches(), left, right)
         np.testing.assert_allclose(result(eqn, found.T[None]), conv(left, right), atol=1e-12)
         a, g = factors(eqn, Patches(), left, right)
-        sizes = sizes_of(eqn)
+        sizes: Any = sizes_of(eqn)
         assert a.shape[1:] == (sizes.terms, sizes.rows) and g.shape[1:] == (sizes.terms, sizes.columns)
         np.testing.assert_allclose(result(eqn, jnp.swapaxes(a, 1, 2) @ g), conv(left, right), atol=1e-12)
 
@@ -65,7 +67,8 @@ def test_patches_are_cut_once():
     first = equation(lambda k: conv(k), kernel, name="conv_general_dilated")
     second = equation(lambda g: jax.vjp(conv, kernel)[1](g)[0], g, name="conv_general_dilated")
     patches = Patches()
-    one, two = (patches.of(conv_of(eqn), x)[0] for eqn in (first, second))
+    convs: list[Any] = [conv_of(eqn) for eqn in (first, second)]
+    one, two = (patches.of(c, x)[0] for c in convs)
     assert one is two
 
 
@@ -88,7 +91,8 @@ def test_the_gradient_of_pooling(largest, window, strides, padding):
         return jax.vjp(pooled, x)[1](g)[0]
 
     eqn = equation(gradient, x, g, name="select_and_scatter_add")
-    np.testing.assert_allclose(quick(eqn)(Patches(), g, x), gradient(x, g), atol=1e-12)
+    quicker: Any = quick(eqn)
+    np.testing.assert_allclose(quicker(Patches(), g, x), gradient(x, g), atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["fill", "clip", "promise_in_bounds"])

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,10 +51,11 @@ def test_a_copy_elsewhere_is_given_as_a_file_or_a_folder(home, tmp_path):
 
 def test_the_command_writes_where_the_name_is_looked_up(home, tmp_path, capsys, monkeypatch):
     from commands import run_here
-    from fedsofim.cli import image_features
+    from fedsofim.cli import image_features as module
 
     images = np.random.default_rng(0).integers(0, 256, (20, 32, 32, 3), dtype=np.uint8)
     np.savez(tmp_path / "i.npz", x_train=images, y_train=np.arange(20) % 2, x_test=images, y_test=np.arange(20) % 2)
+    image_features: Any = module
     real = image_features.read_images
     monkeypatch.setattr(image_features, "read_images", lambda name, source: real(tmp_path / "i.npz"))
     done = run_here(capsys, monkeypatch, "features", "cifar10", "--backbone", "histograms")

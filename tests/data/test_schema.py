@@ -2,6 +2,7 @@
 
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -93,7 +94,8 @@ def test_a_person_is_never_torn_apart(tmp_path):
     assert data.person is not None and len(data.person) == len(data.x_train)
     assert len(np.unique(data.person)) * 2 == len(data.person)  # both records of a patient are on one side
     assert "of the persons" in data.notes["test"]
-    for how in ({"iid": True}, {"alpha": 5.0}):
+    hows: list[dict[str, Any]] = [{"iid": True}, {"alpha": 5.0}]
+    for how in hows:
         parts = split(data, 4, **how).parts
         holders = [set(data.person[rows]) for rows in parts]
         assert sum(map(len, holders)) == len(set.union(*holders))

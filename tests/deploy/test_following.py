@@ -106,7 +106,7 @@ def test_a_superlink_that_is_killed_is_said_within_ten_seconds(job: Path, monkey
 
 
 def test_a_full_disk_is_said_within_ten_seconds(job: Path, monkeypatch):
-    monkeypatch.setattr(following.shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
     text, after = failed(job, monkeypatch, status="finished:failed")
     assert "is full" in text and "make room" in text
     assert after <= 10

@@ -224,7 +224,7 @@ def test_every_link_depends_on_everything_before_it():
 
 def test_a_long_ledger_is_read_once_by_a_process_and_anew_when_it_changed(path: Path, monkeypatch):
     read: list[int] = []
-    real = ledger_file.broken_at
+    real = broken_at
     monkeypatch.setattr(ledger_file, "broken_at", lambda *a: read.append(1) or real(*a))
     for t in range(3):
         open_(path, ask(t))

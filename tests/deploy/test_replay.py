@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsofim.deploy import node
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.noise import request_secret
@@ -16,6 +15,7 @@ from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.secure_sum import trusted_among
 from fedsofim.deploy.server import step
+from fedsofim.deploy.wire import to_bytes
 from fedsofim.errors import Refused
 from node_sums import summing_nodes
 from nodes import METHODS, ask_all, asked, charges, make_nodes, same_bits, spent, start, started
@@ -59,7 +59,7 @@ def test_a_crash_between_charge_and_reply_is_no_second_draw(nodes: list[Policy],
         with pytest.raises(KeyboardInterrupt):
             answer(policy, request)
     monkeypatch.undo()
-    sent = node.to_bytes(answer(policy, request))
+    sent = to_bytes(answer(policy, request))
     assert computed == [sent, sent]
     assert charges(policy) == 1
 

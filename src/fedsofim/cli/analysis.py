@@ -131,7 +131,7 @@ def _problem(
             return split.sizes, from_records(split, C_g=step.clip, ridge=problem.ridge)
         asked = budget.budget()
         return split.sizes, released_constants(split, asked, C_g=step.clip, ridge=problem.ridge).constants
-    sizes = sizes_of(problem.sizes, problem.records, deal.clients)
+    sizes = sizes_of(problem.sizes, problem.records, 20 if deal.clients is None else deal.clients)
     if source == "given":
         if problem.smooth is None:
             raise InputError("--constants given needs --L")

@@ -142,7 +142,7 @@ def _undescribed(cells: Cells, label: str | None, drop: Sequence[str]) -> Rows:
     chosen = _label_column(cells, label)
     columns = _features(cells, chosen, drop)
     labels = np.array([plain_text(cell) for cell in cells.columns[chosen]])
-    problems = [_no_label(cells, i, chosen) for i in np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))]
+    problems = [_no_label(cells, int(i), chosen) for i in np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))]
     raise_all(cells.origin, problems)
     y = _whole_numbers(labels)
     check_classes(cells.origin, chosen, np.unique(y))

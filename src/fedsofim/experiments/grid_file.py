@@ -60,13 +60,15 @@ _READING = {"label": str, "drop": list, "schema": str, "test": str, "holdout": f
 
 
 def _reading(path: Path, table: dict[str, Any]) -> Reading:
-    given = {key: table[key] for key in _READING if key in table}
+    given: dict[str, Any] = {key: table[key] for key in _READING if key in table}
     for key, value in given.items():
         kind = _READING[key]
         if not (is_number(value) if kind is float else isinstance(value, kind)):
             expected = {str: "text", list: "a list of columns", float: "a number"}[kind]
             raise InputError(f"{path}: {key} is {value!r}; expected {expected}")
-    return Reading(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+    if "drop" in given:
+        given["drop"] = tuple(given["drop"])
+    return Reading(**given)
 
 
 def _standardize(path: Path, given: Any) -> Standardize | None:

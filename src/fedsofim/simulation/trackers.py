@@ -35,8 +35,8 @@ class TensorBoard(Tracker):
 
     def __init__(self, folder: str | Path) -> None:
         try:
-            from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportMissingImports]
-            from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportMissingImports]
+            from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore
+            from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore
             from tensorboard.summary.writer.event_file_writer import (  # pyright: ignore[reportMissingImports]
                 EventFileWriter,
             )
