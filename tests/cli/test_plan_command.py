@@ -74,6 +74,14 @@ def test_a_measured_cell_is_its_own_expectation(asked):
         assert nearest["accuracy"] == pytest.approx(accuracy, abs=0.02)
 
 
+def test_what_is_louder_than_anything_measured_has_no_range(asked, call):
+    loud = ("plan", "--clients", 1, "--records", 10, "--features", 16, "--classes", 2, "--epsilon", 0.01)
+    found = asked(*loud, "--ceiling", 90)
+    assert found["modes"][0]["expected"]["accuracy"] is None and not found["modes"][0]["expected"]["measured"]
+    assert all(c["of_ceiling"] is None for c in found["changes"].values())
+    assert "louder than anything" in call(*loud).stdout
+
+
 def test_a_ceiling_says_what_is_left_of_it(asked, call):
     found = asked(*SMALL, "--ceiling", 90)
     for change in found["changes"].values():

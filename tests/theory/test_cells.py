@@ -73,6 +73,10 @@ def test_beyond_the_cells_their_end_is_given_and_named():
     assert inside.lost == pytest.approx(71.07 - inside.accuracy)
 
 
+def test_far_louder_than_any_cell_nothing_is_expected():
+    assert expectations(situation(epsilon=0.01, n=1, m=10), CELLS) == []
+
+
 def test_what_is_written_is_read_again(tmp_path: Path):
     path = tmp_path / "cells.csv"
     write_cells(path, [*CELLS, replace(CELLS[0], accuracy=12.0)])

@@ -80,6 +80,9 @@ def show(found: Planned, summary: dict[str, Any]) -> None:
     )
     _modes(summary)
     _changes(found, summary)
+    if not summary["modes"][0]["expected"]["by_dataset"]:
+        out.print("[bold]no range[/]: this is louder than anything that was measured, so expect little")
+        return
     out.print("the range is that of the nearest shapes measured; what accuracy is left depends on your data:")
     for e in summary["modes"][0]["expected"]["by_dataset"]:
         lost = "" if e["lost"] is None else f", {e['lost']:.1f} below the same without noise"

@@ -27,6 +27,7 @@ from fedsofim.recipes import Situation
 from fedsofim.recipes.recipe import numbers, spread
 
 NEAREST = 3  # datasets that a plan is told about
+LOUDER = 1.5  # times a dataset's loudest cell: beyond, its cells say nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,7 @@ class Expectation:
     accuracy: float
     spread: float
     lost: float | None  # to noise, against the same recipe without any; None where that was not measured
-    measured: bool  # False: louder or quieter than any cell, so the end of the curve is given
+    measured: bool  # False: quieter than any cell, or a little louder, so the end of the curve is given
     distance: float  # of shapes, and of loudness beyond what was measured, in factors of e
 
 
@@ -135,6 +136,8 @@ def _expected(name: str, cells: Sequence[Cell], situation: Situation, loud: floa
         return None
     at = np.log([loudness(c.situation) for c in private])
     here = math.log(loud) if loud > 0 else -math.inf
+    if here - at[-1] > math.log(LOUDER):
+        return None
     accuracy = float(np.interp(here, at, [c.accuracy for c in private]))
     return Expectation(
         dataset=name,

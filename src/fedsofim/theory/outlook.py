@@ -124,10 +124,11 @@ def _half(matrix: Any) -> int:
 def expected_summary(expected: Sequence[Expectation]) -> dict[str, Any]:
     """The range over the nearest datasets, and each of them."""
     lost = [e.lost for e in expected if e.lost is not None]
+    ends = [e.accuracy - e.spread for e in expected] + [e.accuracy + e.spread for e in expected]
     return {
-        "accuracy": [min(e.accuracy - e.spread for e in expected), max(e.accuracy + e.spread for e in expected)],
+        "accuracy": [min(ends), max(ends)] if ends else None,  # None: louder than anything measured
         "lost_to_noise": [min(lost), max(lost)] if lost else None,
-        "measured": all(e.measured for e in expected),
+        "measured": bool(expected) and all(e.measured for e in expected),
         "by_dataset": [
             {"dataset": e.dataset, "accuracy": round(e.accuracy, 2), "spread": round(e.spread, 2),
              "lost": None if e.lost is None else round(e.lost, 2), "measured": e.measured} for e in expected

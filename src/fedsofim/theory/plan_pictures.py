@@ -44,7 +44,7 @@ def _noise(axes: Any, modes: Sequence[Outlook]) -> None:
 
 
 def _measured(axes: Any, modes: Sequence[Outlook], cells: Sequence[Cell]) -> None:
-    names = [e.dataset for e in modes[0].expected]
+    names = [e.dataset for e in modes[0].expected] or sorted({c.dataset for c in cells})
     look = looks(names)
     for name in names:
         some = sorted((c for c in cells if c.dataset == name and np.isfinite(c.epsilon)), key=_loud)
