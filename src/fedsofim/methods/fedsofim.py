@@ -12,7 +12,7 @@ import optax
 from fedsofim.core.door import Facts
 from fedsofim.core.method import Method, remembered, server_method
 from fedsofim.methods._sofim import Blocks, Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
-from fedsofim.methods._steps import check_not_negative, check_steps, dim, measured, scaled, sofim_step
+from fedsofim.methods._steps import check_not_negative, check_steps, dim, measured, noted, scaled, sofim_step
 
 
 @remembered
@@ -47,8 +47,11 @@ def fedsofim(
 
     def automatic(facts: Facts, updates: Any) -> Any:
         d = dim(updates)
-        parts = jax.tree.map(lambda leaf: leaf.size / d if blocks == "leaf" else 1.0, updates)
-        return jax.tree.map(lambda u, part: scaled(-sofim_step(facts, d, rho, beta, part), u), updates, parts)
+        if blocks == "model":
+            return scaled(-noted("lr", sofim_step(facts, d, rho, beta)), updates)
+        leaves, tree = jax.tree.flatten(updates)
+        steps = [noted(f"lr of array {i}", sofim_step(facts, d, rho, beta, u.size / d)) for i, u in enumerate(leaves)]
+        return tree.unflatten([scaled(-step, u) for step, u in zip(steps, leaves, strict=True)])
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
         if lr is not None:
