@@ -4,7 +4,7 @@
 >>> data = fs.load("digits")
 >>> run = fs.train(fs.split(data, clients=4, iid=True), budget=fs.Budget(epsilon=5, delta=1e-5))
 >>> f"{run.plan.releases} releases, epsilon {run.plan.epsilon:.4f}"
-'42 releases, epsilon 5.0000'
+'102 releases, epsilon 5.0000'
 """
 
 import fedsofim.interrupts  # first, since it heeds Ctrl-C while all that follows is imported

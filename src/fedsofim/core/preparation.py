@@ -228,8 +228,7 @@ class Centred:
         mean = np.asarray(released["first"], np.float64)
         whole = max(float(mean @ mean), 1e-30)
         square = min(max(whole - len(mean) * std**2, 0.0), 1.0)  # of the mean without its noise
-        believed = min(square / whole, 1.0)
-        return believed * mean, np.asarray(1 / math.sqrt(max(1 - believed * square, 0.01)))
+        return square / whole * mean, np.asarray(1 / math.sqrt(max(1 - square**2 / whole, 0.01)))
 
 
 @dataclass(frozen=True)

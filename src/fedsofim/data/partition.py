@@ -64,7 +64,7 @@ def split(
 
     >>> from fedsofim.data.dataset import Dataset
     >>> d = Dataset.of("toy", x_train=np.ones((8, 1)), y_train=[0, 1] * 4, x_test=[[1.0]], y_test=[0])
-    >>> split(d, clients=2, iid=True).sizes
+    >>> split(d, clients=2, min_size=1, iid=True).sizes
     (4, 4)
     """
     if not isinstance(data, Dataset):

@@ -28,7 +28,7 @@ from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
 from fedsofim.recipes import settings_in
 from fedsofim.simulation import sweep, training
-from fedsofim.simulation.environment import environment
+from fedsofim.simulation.environment import environment_here
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import all_finite
 from fedsofim.simulation.training import Given, choices_for
@@ -126,7 +126,7 @@ def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, 
         "predictions": to_text(predicted),
         "privacy": privacy_summary(plan),
         "seconds": round(seconds, 4),
-        "environment": environment(),
+        "environment": environment_here(),
     }
 
 

@@ -19,7 +19,7 @@ def versions() -> dict[str, str]:
 
 
 @lru_cache(maxsize=1)
-def environment() -> dict[str, Any]:
+def environment_here() -> dict[str, Any]:
     """With the machine, and who adds up the clipped gradients."""
     return {
         **versions(),

@@ -62,7 +62,7 @@ class Metrics:
         }
 
 
-def metrics(data: Dataset, predicted: np.ndarray, parts: Sequence[np.ndarray] = ()) -> Metrics:
+def metrics_of(data: Dataset, predicted: np.ndarray, parts: Sequence[np.ndarray] = ()) -> Metrics:
     """Of predicted classes, by number, of the test records; `parts` are the clients' rows."""
     found = confusion(data.y_test, predicted, data.classes)
     right = predicted == data.y_test

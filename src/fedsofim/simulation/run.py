@@ -23,7 +23,7 @@ from fedsofim.files import check_free, write_text
 from fedsofim.methods._steps import steps_taken
 from fedsofim.recipes import Choices
 from fedsofim.simulation.environment import versions
-from fedsofim.simulation.metrics import Metrics, metrics
+from fedsofim.simulation.metrics import Metrics, metrics_of
 from fedsofim.simulation.simulator import Trace
 from fedsofim.trained.folder import FILES, save_model
 from fedsofim.trained.model import Trained, name_of
@@ -83,7 +83,7 @@ class Run:
     @cached_property
     def metrics(self) -> Metrics:
         """Who the model is right for: by class, client and public group."""
-        return metrics(self.split.dataset, self.predict(self.split.dataset.x_test), self.split.parts)
+        return metrics_of(self.split.dataset, self.predict(self.split.dataset.x_test), self.split.parts)
 
     def predict(self, x: Any) -> np.ndarray:
         """Predicted classes, by number. Arrays are features as the run's dataset has them (records x features); a data

@@ -18,7 +18,7 @@ from fedsofim.data.schema import Column, Schema
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
 from fedsofim.trained.model import Trained
-from fedsofim.trained.operations import Cap, Move, Operation, Unit, operations
+from fedsofim.trained.operations import Cap, Move, Operation, Unit, operations_of
 
 try:
     import onnx  # pyright: ignore[reportMissingImports]
@@ -43,7 +43,7 @@ def graph_of(model: Trained) -> Any:
     """The model as an ONNX graph with what it is and what it cost in its metadata."""
     g = _Graph()
     x = g.add("Cast", _features(g, model), to=TensorProto.FLOAT)
-    for operation in operations(model):
+    for operation in operations_of(model):
         x = g.add("Cast", _NODES[type(operation)](g, g.doubles(x), operation), to=TensorProto.FLOAT)
     weight, bias = model.theta()
     logits = g.add(

@@ -34,7 +34,7 @@ class Cap(NamedTuple):
 Operation = Move | Unit | Cap
 
 
-def operations(model: "Trained") -> tuple[Operation, ...]:
+def operations_of(model: "Trained") -> tuple[Operation, ...]:
     """In their order, from features as they come to what the head takes."""
     out: list[Operation] = []
     if model.standardised is not None:

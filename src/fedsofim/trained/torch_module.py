@@ -4,7 +4,7 @@ from typing import Any
 
 from fedsofim.errors import InputError
 from fedsofim.trained.model import Trained
-from fedsofim.trained.operations import Cap, Move, Unit, operations
+from fedsofim.trained.operations import Cap, Move, Unit, operations_of
 
 try:
     import torch  # pyright: ignore[reportMissingImports]
@@ -16,7 +16,7 @@ except ImportError:
 def as_module(model: Trained) -> nn.Module:
     """The module, in evaluation mode; `labels` says which logit is which class."""
     model.check_exportable("torch")
-    layers = [_LAYERS[type(operation)](operation) for operation in operations(model)]
+    layers = [_LAYERS[type(operation)](operation) for operation in operations_of(model)]
     weight, bias = model.theta()
     head = nn.Linear(*weight.shape)
     with torch.no_grad():

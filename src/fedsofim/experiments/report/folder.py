@@ -13,7 +13,7 @@ from fedsofim.experiments.report.page import Fold, Page, Picture, Section, write
 from fedsofim.experiments.report.partitions import partition_table
 from fedsofim.experiments.report.published import published_tables
 from fedsofim.experiments.report.results import Results, read_results, write_rows
-from fedsofim.experiments.report.sentences import sentences
+from fedsofim.experiments.report.sentences import in_sentences
 from fedsofim.experiments.report.served import group_tables, recall_table
 
 _COVERED = (
@@ -35,7 +35,7 @@ def write_report(folder: Path, published: Path | None = None) -> None:
     sections = [s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds]
     for table in (t for s in sections for t in s.tables):
         table.write(folder / "tables")
-    page = Page(results.name, results.about, tuple(sentences(results)), tuple(warnings(results)), tuple(sections))
+    page = Page(results.name, results.about, tuple(in_sentences(results)), tuple(warnings(results)), tuple(sections))
     write_page(folder / "report.html", page)
 
 

@@ -13,7 +13,7 @@ from fedsofim.experiments.report.statistics import interval
 Place = tuple[str, str]
 
 
-def sentences(results: Results) -> list[str]:
+def in_sentences(results: Results) -> list[str]:
     """What a reader in a hurry needs, in the order of need."""
     return [*_data(results), _budget(results), *_winners(results), *_least_served(results), *_open(results)]
 
