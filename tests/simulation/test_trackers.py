@@ -40,9 +40,10 @@ def test_tensorboard_reads_what_was_written(watched, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of MLflow's own
-def test_mlflow_reads_what_was_written(watched, tmp_path):
+def test_mlflow_reads_what_was_written(watched, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="needs the extra mlflow")
     logged: list[tuple[str, float, int]] = []
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions want a database unless told otherwise
     mlflow.set_tracking_uri((tmp_path / "runs").as_uri())
     try:
         with MLflow("one") as tell:
