@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import fedsofim
 import ledgers
 from fedsofim.core.accounting import Charge, calibrate
 from fedsofim.core.budget import Budget
@@ -17,7 +18,11 @@ from fedsofim.deploy.lines import epsilon_of_lines
 from fedsofim.errors import Refused
 from ledgers import DELTA, ask, cap_of, charged, line, made, open_
 
-SUPPORTED = {**os.environ, "PYTHONPATH": str(Path(ledgers.__file__).parent)}
+
+def supported() -> dict[str, str]:
+    """The environment as it is now, for a program that reads the helpers of tests, and this very source."""
+    source = Path(fedsofim.__file__).parents[1]
+    return {**os.environ, "PYTHONPATH": f"{Path(ledgers.__file__).parent}{os.pathsep}{source}"}
 
 
 @pytest.fixture
@@ -139,7 +144,7 @@ def test_processes_asking_at_once_cannot_pass_the_cap_twice(path: Path):
     """)
     command = [sys.executable, "-c", script, str(made(path))]
     running = [
-        subprocess.Popen([*command, who, repr(cap_of(allowed))], stdout=subprocess.PIPE, text=True, env=SUPPORTED)
+        subprocess.Popen([*command, who, repr(cap_of(allowed))], stdout=subprocess.PIPE, text=True, env=supported())
         for who in "ab"
     ]
     passed = [int(process.communicate(timeout=600)[0]) for process in running]

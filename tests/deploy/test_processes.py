@@ -32,7 +32,7 @@ def test_a_node_is_secure_with_its_key_and_insecure_without(tmp_path: Path):
 def test_a_job_is_submitted_as_flower_reads_it(tmp_path: Path, monkeypatch, epsilon: float | str):
     given: list[list[str]] = []
     monkeypatch.setattr(
-        processes, "_flwr", lambda arguments, env: given.append(arguments) or {"success": 1, "run-id": 7}
+        processes, "flwr", lambda arguments, env: given.append(arguments) or {"success": 1, "run-id": 7}
     )
     job = (Order(epsilon=epsilon, settings=(("lr", "0.5"),)), Conduct(folder=str(tmp_path / "a job"), ask_first=False))
     assert processes.submit(tmp_path, to_config(*job)) == 7

@@ -60,7 +60,9 @@ class Post:
         waiting, probes, asked_at = self._push(messages), dict[str, int](), self.clock.monotonic()
         instances, end, look = dict(self.instances), self._in(timeout), self._in(_LATE)
         began, answers = self.clock.monotonic(), 0
-        while waiting and self.clock.monotonic() < end:
+        over = False
+        while waiting and not over:
+            over = self.clock.monotonic() >= end  # then what has come by now still counts
             came = self._pull([*waiting, *probes])
             for number in came.keys() & waiting.keys():
                 node = waiting.pop(number)
@@ -84,7 +86,7 @@ class Post:
                     probes, asked_at = {}, self.clock.monotonic()
                 look, late = self._in(_LATE), set(waiting.values()) - set(probes.values())
                 probes |= self._push([holding_message(asked[node]) for node in sorted(late)])
-            if waiting:
+            if waiting and not over:
                 self.clock.sleep(_POLL)
         return replies
 
