@@ -142,7 +142,7 @@ def draw(rows: list[Row], path: Path) -> None:
     ax.set_yticks(y, labels, fontsize=7)
     ax.set_xlim(min(-4.0, min(r["regret"] for r in rows) - 0.5), max(4.0, max(r["regret"] for r in rows) + 1))
     ax.set_ylim(-0.8, len(rows) - 0.2)
-    ax.set_xlabel("regret: points by which the best tuned of nine methods is ahead on test records")
+    ax.set_xlabel("points by which the best tuned method is ahead (test)")
     fig.tight_layout()
     fig.savefig(path, dpi=130)
 
