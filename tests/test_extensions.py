@@ -67,7 +67,7 @@ def test_settings_of_a_files_method_are_those_of_its_function(tmp_path):
 def test_a_file_may_hold_presets_and_need_settings(tmp_path):
     text = PLAIN.format(name="mine").replace("lr=0.1", "lr: float") + 'PRESETS = {"fast": {"lr": 2.0}}\n'
     name = write(tmp_path / "mine.py", text)
-    with pytest.raises(InputError, match=r"mine\.py needs lr; set it with --set lr=VALUE"):
+    with pytest.raises(InputError, match=r"mine\.py needs lr; set lr \(--set lr=VALUE\)"):
         fs.make(name)
     assert fs.make(name, {"lr": "0.5"}).name == fs.make(name, {"preset": "fast"}).name == "mine"
 

@@ -132,7 +132,7 @@ def test_a_peer_that_cannot_be_installed_is_missing_and_stays_in_the_tables(smal
     assert line.reason == "missing: no second here"
     found = results.Results(peers=(line,), targets=tuple(measure.peer_targets([line])))
     assert found.complete
-    assert "missing: no second here" in page.peers_table(found)
+    assert "missing: no second here" in page.peers_table(found.peers)
     assert any("missing: no second here" in row(t)[-1] for t in found.targets)
 
 

@@ -94,11 +94,11 @@ def test_the_reason_of_every_choice_is_given(name: str):
 
 
 def test_less_noise_buys_more():
-    """More budget: columns are known, then more rounds, square roots and curvature."""
+    """More budget: columns are known, then square roots and curvature; most rounds with much noise, more with none."""
     found = [choose("auto", replace(PLAIN, budget=Budget(e))) for e in (0.01, 1.0, 1000.0)]
     assert [isinstance(c.preparation[0], ColumnScales) for c in found] == [False, True, True]
     assert [isinstance(c.preparation[-1], Whitened) for c in found] == [False, False, True]
-    assert found[0].rounds < found[-1].rounds
+    assert [c.rounds for c in found] == [100, 40, 70]
     lifted = [any(isinstance(s, UnitNorm) and s.lift for s in c.preparation) for c in found]
     assert not lifted[0] and lifted[-1]
 
@@ -211,7 +211,7 @@ def small_table(rows: int, features: int, clients: int) -> Split:
     y = np.arange(rows + 60) % 3
     x = (2 * random.normal(size=(3, features))[y] + random.normal(size=(rows + 60, features))).astype(np.float32)
     data = Dataset.of("table", x_train=x[:rows], y_train=y[:rows], x_test=x[rows:], y_test=y[rows:])
-    return split(data, clients, seed=0, iid=True)
+    return split(data, clients, seed=0, min_size=1, iid=True)
 
 
 @pytest.mark.slow

@@ -54,6 +54,6 @@ def test_a_larger_budget_reaches_further_and_no_noise_the_furthest():
 def test_too_many_parameters_are_refused_in_words():
     random = np.random.default_rng(0)
     x, y = random.normal(size=(20, 2100)), random.integers(2, size=20)
-    data = split(Dataset.of("wide", x_train=x, y_train=y, x_test=x, y_test=y), clients=2, iid=True)
+    data = split(Dataset.of("wide", x_train=x, y_train=y, x_test=x, y_test=y), clients=2, min_size=1, iid=True)
     with pytest.raises(InputError, match="parameters, whose curvature is dense; expected at most"):
         idealised(data, Budget(1.0))

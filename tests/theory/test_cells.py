@@ -38,7 +38,7 @@ def test_the_cells_of_the_recipe_are_those_of_its_page():
     page = (ROOT / "docs" / "recipe.md").read_text(encoding="utf-8")
     for dataset, name in (("cifar10_resnet20", "CIFAR-10"), ("pathmnist_resnet20", "PathMNIST")):
         for trust, words in (("local", "local"), ("secure-sum", "secure sum")):
-            line = next(x for x in page.splitlines() if x.startswith(f"| {name}, recipe, {words} "))
+            line = next(x for x in page.splitlines() if x.startswith(f"| {name}, [recipe, {words}]"))
             told = [float(v.split("±")[0]) for v in line.split("|")[2:-1]]
             found = [c for c in CELLS if (c.dataset, c.trust) == (dataset, trust) and math.isfinite(c.epsilon)]
             by_epsilon = [c.accuracy for c in sorted(found, key=lambda c: c.epsilon)]
