@@ -73,8 +73,8 @@ network over the same records, not private, by JAX: below 1 the private round is
 {networks}
 
 A record's gradient is not formed where a parameter met it in a product ([clipping](clipping.md)); convolutions and the
-gradient of pooling are computed as products and slices, which XLA does not do for a plain gradient. Memory does not
-grow with the number of records, nor with records times parameters.
+gradient of pooling are computed as products and slices, which XLA does not do for a plain gradient. Scratch memory
+is a copy of the records and a piece of fixed size; it does not grow with records times parameters.
 
 How many times our round's time others need, the same clipped sums for every client (clip 1) checked first:
 

@@ -10,7 +10,7 @@ import numpy as np
 from networks_problem import read_network, row
 from turns import serve, sofim_step
 
-MICRO_BATCH = {"mlp": 32, "cnn": 32}  # the fastest of 16, 32, 64 and 256
+MICRO_BATCH = {"mlp": 32, "cnn": 32}  # not searched: the peer may be quicker with another
 
 
 def logits(p: Any, x: jax.Array) -> jax.Array:

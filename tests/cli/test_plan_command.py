@@ -1,32 +1,15 @@
 """`fedsofim plan` as a user types it: public numbers in, an outlook out, no record read."""
 
 import builtins
-import json
 from pathlib import Path
 
 import pytest
 
 import fedsofim.data
 import fedsofim.data.loading
-from commands import run_here
 from fedsofim.core.budget import Budget
 
 SMALL = ("plan", "--clients", 5, "--records", 300, "--features", 16, "--classes", 3, "--epsilon", 2)
-
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    return lambda *args: run_here(capsys, monkeypatch, *args)
-
-
-@pytest.fixture
-def asked(call):
-    def ask(*args) -> dict:
-        done = call(*args, "--json")
-        assert (done.returncode, done.stderr) == (0, "")
-        return json.loads(done.stdout)
-
-    return ask
 
 
 def test_the_answer_is_one_json_object(asked):

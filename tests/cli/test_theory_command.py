@@ -1,30 +1,12 @@
 """`fedsofim theory` as a user types it."""
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 
-from commands import run_here
-
 KNOWN = ("theory", "--L", 1, "--mu", 1, "--clip", 1, "--rho", 100, "--eta", 5, "--gap", 0.5, "--clients", 4,
          "--records", 500, "--d", 30)  # fmt: skip
-
-
-@pytest.fixture
-def call(capsys, monkeypatch):
-    return lambda *args: run_here(capsys, monkeypatch, *args)
-
-
-@pytest.fixture
-def asked(call):
-    def ask(*args) -> dict:
-        done = call(*args, "--json")
-        assert (done.returncode, done.stderr) == (0, "")
-        return json.loads(done.stdout)
-
-    return ask
 
 
 def test_the_answer_is_one_json_object_with_everything(asked):

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from fedsofim.cli.options import BudgetOptions, DataOptions, DealOptions, Json, grouped
+from fedsofim.cli.options import DataOptions, DealOptions, Json, grouped
 from fedsofim.cli.tables import out
+from fedsofim.core.budget import Budget, budget_of
 from fedsofim.errors import InputError, one_of
 from fedsofim.theory.constants import Constants, sigma_g_of
 from fedsofim.theory.descent import Taus
@@ -71,11 +72,24 @@ class StepOptions:
     bias_correction: Annotated[bool, typer.Option(help="Of the momentum form's buffer.")] = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoiseOptions:
+    epsilon: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Privacy budget of every record over the whole run.")
+    ] = None
+    delta: Annotated[float, typer.Option(help="Probability the guarantee may fail; below 1/records.")] = 1e-5
+
+    def budget(self) -> Budget:
+        if self.epsilon is None:
+            raise InputError("constants that are released cost a budget; give --epsilon")
+        return budget_of(self.epsilon, self.delta)
+
+
 @grouped
 def theory(
     problem: ProblemOptions,
     step: StepOptions,
-    budget: BudgetOptions,
+    budget: NoiseOptions,
     data: DataOptions,
     deal: DealOptions,
     tau_1: Annotated[
@@ -121,7 +135,7 @@ def _taus(tau_1: float | None, tau_2: float | None) -> Taus | None:
 
 
 def _problem(
-    problem: ProblemOptions, step: StepOptions, budget: BudgetOptions, data: DataOptions, deal: DealOptions
+    problem: ProblemOptions, step: StepOptions, budget: NoiseOptions, data: DataOptions, deal: DealOptions
 ) -> tuple[tuple[int, ...], HeadConstants | None]:
     """Client sizes, and a head's constants unless they were given."""
     source = problem.source()
@@ -159,7 +173,7 @@ def sizes_of(given: str | None, records: int, clients: int) -> tuple[int, ...]:
 def _constants(
     problem: ProblemOptions,
     step: StepOptions,
-    budget: BudgetOptions,
+    budget: NoiseOptions,
     sizes: tuple[int, ...],
     head: HeadConstants | None,
 ) -> Constants:

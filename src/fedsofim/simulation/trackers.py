@@ -7,6 +7,7 @@ Each has what it is called with: a round and {"accuracy": percent, "loss": ...}.
 records without noise: a tracker that others can read publishes it.
 """
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,12 +15,14 @@ from typing import Any, Self
 from fedsofim.errors import InputError
 
 
-class Tracker:
+class Tracker(ABC):
     """A callback that is closed at the end of a with block."""
 
+    @abstractmethod
     def __call__(self, round_: int, measured: dict[str, float]) -> None:
-        raise NotImplementedError
+        """What was measured after a round."""
 
+    @abstractmethod
     def close(self) -> None:
         """Everything is written when this returns."""
 
