@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SMALL := .venv/.installed
 FULL := .venv/.installed-with-tools
 
-.PHONY: install demo test test-fast lint format bench fuzz mutate clean
+.PHONY: install demo test test-fast lint format bench fuzz mutate soak clean
 install: $(FULL)
 
 $(SMALL): pyproject.toml
@@ -15,7 +15,7 @@ $(SMALL): pyproject.toml
 
 $(FULL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) -e ".[dev,parquet,flower,mlflow,onnx,sklearn,tensorboard]"
+	$(PIP) -e ".[dev,parquet,flower,mlflow,onnx,sklearn,tensorboard,flax,equinox,keras]"
 	touch $(SMALL) $(FULL)
 
 demo: $(SMALL)
@@ -49,6 +49,10 @@ fuzz: $(FULL)
 # bugs planted in core/ and deploy/, and whether the tests notice (docs/mutation.md); an hour or two, goes on where it was
 mutate: $(FULL)
 	$(BIN)/python scripts/mutate.py --jobs 2 --out runs/mutate --page docs/mutation.md
+
+# a federation of real processes under kills, full disks and lost messages (docs/soak.md); half an hour
+soak: $(FULL)
+	$(BIN)/python scripts/soak.py --minutes 20 --page docs/soak.md
 
 clean:
 	rm -rf .venv demo runs .pytest_cache .ruff_cache .import_linter_cache

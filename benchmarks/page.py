@@ -9,6 +9,7 @@ from measure import EACH_XLA, ONE_OF_TEN, ONE_XLA
 from ours import ROUNDS
 from results import PeerLine, Results
 from rivals import FLOWER_ENGINE, FLOWER_POLLED
+from rounds_section import section
 from server_step import ADAM
 from targets import number, row, table
 
@@ -107,7 +108,7 @@ and every number costs more from there on. A server step of a million parameters
 Each in a process of its own.
 
 {fresh}
-"""
+{federation}"""
 
 
 def render(results: Results) -> str:
@@ -128,6 +129,7 @@ def render(results: Results) -> str:
         steps=steps_table(results),
         curves=curves_table(results),
         fresh=fresh_table(results),
+        federation=section(),
     )
 
 

@@ -35,16 +35,20 @@ ROOMS = (  # from the top of the house to its ground
     Room("trained", "a trained model in use: predictions, its folder, its card, exports", "#CC79A7", "#faf0f5"),
     Room("recipes", "every choice of a run, from public numbers", "#56B4E9", "#e9f5fc"),
     Room("methods", "the algorithms, one file each", "#882255", "#f5e9ee"),
+    Room("models", "what is trained, one file each; modules of other libraries", "#117733", "#e7f1e9"),
     Room("core", "what may leave a client and what it costs; never imports data", "#B8860B", "#fdf5df"),
     Room("data", "files, tables, images, shipped sets; who holds which record", "#7F7F7F", "#f2f2f2"),
     Room("native", "two passes in C++, on arrays only", "#7F7F7F", "#f2f2f2"),
 )
 ASIDE = {
+    "core/torch": "torch modules behind the door; imported only when one is given",
     "deploy/flower": "the only folder that imports Flower; nothing else imports it",
+    "deploy/pages": "pages to look at, on this machine only",
+    "models/adapters": "modules of flax, equinox and Keras; each library only where it is used",
     "experiments/report": "tables, statistics, figures, one page",
 }
 FIRST = "round"  # the page to read first
-GROUND = ("extensions", "progress", "files", "errors", "interrupts")
+GROUND = ("extensions", "progress", "settings", "files", "errors", "interrupts")
 
 WIDTH, LEFT, LANES, STEP = 900, 20, 704, 20
 TITLE, LINE, PAD, GAP = 22, 17, 12, 10

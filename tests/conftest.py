@@ -23,6 +23,22 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quickly_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Programs are compiled without most of LLVM's optimisations, which is most of what a test of a tiny run costs.
+
+    Modules marked `optimised`, which are about roundings, compile as users do; so does whatever runs in a process of
+    its own, by the command line or in a federation.
+    """
+    as_users_do = any(mark.name == "optimised" for mark in request.node.iter_markers())
+    if as_users_do:
+        jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", not as_users_do)
+    yield
+    if as_users_do:
+        jax.clear_caches()
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The folder of the paper's own features; not part of the project, so absent on a user's machine."""

@@ -10,8 +10,10 @@ import pytest
 
 import fedsofim as fs
 from fedsofim import data, extensions, methods
-from fedsofim.core.models import HEAD, make_model, model_names
+from fedsofim.core.models import HEAD
 from fedsofim.errors import InputError
+from fedsofim.models import make as make_model
+from fedsofim.models import names as model_names
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PLAIN = (
@@ -162,7 +164,7 @@ def test_an_installed_model_and_dataset_are_known_by_their_names(install, monkey
     monkeypatch.syspath_prepend(EXAMPLES)
     install("model", "curved", "two_layers:two_layers")
     install("dataset", "circles", "rings:rings")
-    assert model_names() == [HEAD, "curved"] and "circles" in data.names()
+    assert model_names() == ["cnn", HEAD, "mlp", "curved"] and "circles" in data.names()
     assert isinstance(make_model("curved"), fs.Model)
     assert fs.load("circles").name == "rings"
     with pytest.raises(InputError, match="needs no source"):

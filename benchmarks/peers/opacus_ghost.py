@@ -17,7 +17,10 @@ class Clipper:
     def __init__(self, problem: Problem, noise_multiplier: float) -> None:
         self.layer = head(torch.from_numpy(problem.theta))
         self.module = GradSampleModuleFastGradientClipping(
-            self.layer, max_grad_norm=problem.clip, use_ghost_clipping=True, loss_reduction="sum"
+            self.layer,
+            max_grad_norm=problem.clip,  # type: ignore[arg-type]
+            use_ghost_clipping=True,
+            loss_reduction="sum",
         )
         self.optimizer = DPOptimizerFastGradientClipping(
             torch.optim.SGD(self.module.parameters(), lr=1.0), noise_multiplier=noise_multiplier,

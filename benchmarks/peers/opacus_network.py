@@ -51,7 +51,10 @@ class Clipper:
         self.names = sorted(problem.params)
         self.load({name: torch.from_numpy(value) for name, value in problem.params.items()})
         self.module = GradSampleModuleFastGradientClipping(
-            self.net, max_grad_norm=problem.clip, use_ghost_clipping=True, loss_reduction="sum"
+            self.net,
+            max_grad_norm=problem.clip,  # type: ignore[arg-type]
+            use_ghost_clipping=True,
+            loss_reduction="sum",
         )
         self.optimizer = DPOptimizerFastGradientClipping(
             torch.optim.SGD(self.module.parameters(), lr=1.0), noise_multiplier=noise_multiplier,

@@ -17,9 +17,10 @@ from fedsofim.core.door import Door, Facts
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.gaussian import delta_of, epsilon_of, mu_of
 from fedsofim.core.method import Method, OneGradient, Setup, server_method
-from fedsofim.core.models import Model, softmax_head
+from fedsofim.core.models import Model, linear, softmax_head
 from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.preparation import Centred, ColumnScales, UnitNorm, Whitened
+from fedsofim.core.torch_models import from_torch
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.schema import Schema, read_schema
@@ -35,9 +36,14 @@ from fedsofim.methods.fedsofim import fedsofim
 from fedsofim.methods.fedyogi import fedyogi
 from fedsofim.methods.ftrl import ftrl
 from fedsofim.methods.scaffold import scaffold
+from fedsofim.models.adapters import from_equinox, from_flax, from_keras
+from fedsofim.models.cnn import cnn
+from fedsofim.models.mlp import mlp
+from fedsofim.models.parts import frozen, low_rank
 from fedsofim.progress import Progress, progress_bar
 from fedsofim.simulation.run import Run
 from fedsofim.simulation.training import train
+from fedsofim.tasks import Task
 from fedsofim.trained import Trained, load_model
 
 __version__ = version("fedsofim")
@@ -63,12 +69,14 @@ __all__ = [
     "Schema",
     "Setup",
     "Split",
+    "Task",
     "Trained",
     "UnitNorm",
     "Whitened",
     "__version__",
     "adafedprox",
     "by_owner",
+    "cnn",
     "delta_of",
     "epsilon_of",
     "fedadam",
@@ -77,11 +85,19 @@ __all__ = [
     "fedgd",
     "fedsofim",
     "fedyogi",
+    "from_equinox",
+    "from_flax",
+    "from_keras",
+    "from_torch",
+    "frozen",
     "ftrl",
+    "linear",
     "load",
     "load_model",
+    "low_rank",
     "make",
     "make_plan",
+    "mlp",
     "mu_of",
     "progress_bar",
     "read_schema",

@@ -28,8 +28,14 @@ def installed(kind: Kind) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in _entries(kind)}
 
 
-def _entries(kind: Kind) -> list[EntryPoint]:
-    return list(entry_points(group=f"fedsofim.{kind}s"))
+def _entries(kind: Kind) -> tuple[EntryPoint, ...]:
+    return _offered(entry_points, kind, tuple(sys.path))
+
+
+@lru_cache(maxsize=16)
+def _offered(look: Callable[..., Any], kind: Kind, path: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Looked for once in the life of a process: it opens every installed package, and a node asks at every turn."""
+    return tuple(look(group=f"fedsofim.{kind}s"))
 
 
 def is_file(name: Any) -> bool:

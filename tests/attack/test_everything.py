@@ -3,7 +3,7 @@
 import pytest
 
 from fedsofim.attack.broken import BROKEN, broken_engine
-from fedsofim.attack.everything import Row, attack_all, rows
+from fedsofim.attack.everything import FORGETFUL, Row, attack_all, rows
 from fedsofim.attack.pictures import draw_all
 from fedsofim.attack.setting import Setting, honest
 from fedsofim.attack.verdicts import attack
@@ -23,7 +23,7 @@ def test_every_kind_of_mechanism_and_every_broken_engine_has_its_row():
         "node", "secure sum", "one training",
     ):  # fmt: skip
         assert kind in names
-    assert [row.what for row in table if row.broken] == list(BROKEN)
+    assert [row.what for row in table if row.broken] == [*BROKEN, FORGETFUL]
 
 
 @pytest.mark.slow

@@ -140,6 +140,15 @@ def test_run_on_a_federation_of_tables(tmp_path):
 
 
 @pytest.mark.slow
+def test_models_are_listed_with_what_may_be_set():
+    listed = {m["name"]: m for m in json.loads(run("models", "--json").stdout)}
+    assert {"linear", "mlp", "cnn"} <= set(listed)
+    assert listed["mlp"]["parameters"] == {"hidden": [64, 64], "activation": "tanh"}
+    assert listed["linear"]["formed"] == "its gradient is a closed form"
+    assert "parameters: hidden=64,64, activation=tanh" in run("models").stdout
+
+
+@pytest.mark.slow
 def test_methods_lists_all_nine():
     listed = json.loads(run("methods", "--json").stdout)
     names = {"fedgd", "fedavg", "fedfc", "scaffold", "fedadam", "fedyogi", "ftrl", "adafedprox", "fedsofim"}

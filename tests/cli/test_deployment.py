@@ -8,39 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commands import run_here
 from fedsofim.cli import deployment
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, save
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.deploy.policy import read_policy
-from nodes import X, Y, finish, make_node, make_nodes, policy_toml, start
-
-
-@pytest.fixture
-def fedsofim(capsys, monkeypatch):
-    """Run the program in this process: (exit code, stdout, stderr)."""
-
-    def run(*arguments: Any) -> tuple[int, str, str]:
-        return run_here(capsys, monkeypatch, *arguments)
-
-    return run
-
-
-@pytest.fixture
-def mistake(fedsofim):
-    """Run what must fail: its one line of error."""
-
-    def run(*arguments: Any) -> str:
-        code, _, err = fedsofim(*arguments)
-        assert code == 2
-        assert "Traceback" not in err
-        assert err.startswith("error: ")
-        assert err.count("\n") == 1
-        return err
-
-    return run
-
+from nodes import X, Y, finish, make_nodes, policy_toml, start
 
 # --- certificate --------------------------------------------------------------------------------------------
 
@@ -57,24 +30,24 @@ def done(tmp_path_factory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_verify_holds(fedsofim, done):
-    code, out, err = fedsofim("certificate", "verify", done["certificate"], *done["ledgers"])
+def test_verify_holds(call, done):
+    code, out, err = call("certificate", "verify", done["certificate"], *done["ledgers"])
     assert (code, err) == (0, "")
     assert "holds: 3 clients" in out
 
 
-def test_verify_finds_a_changed_epsilon(fedsofim, done, tmp_path: Path):
+def test_verify_finds_a_changed_epsilon(call, done, tmp_path: Path):
     changed = json.loads(json.dumps(done["document"]))
     changed["clients"]["n2"]["epsilon"] = 0.01
     (tmp_path / "c.json").write_text(json.dumps(changed))
-    code, out, _ = fedsofim("certificate", "verify", tmp_path / "c.json", *done["ledgers"])
+    code, out, _ = call("certificate", "verify", tmp_path / "c.json", *done["ledgers"])
     assert code == 1
     assert out.startswith("WRONG  n2: states epsilon 0.01")
     assert "holds" not in out
 
 
-def test_verify_needs_every_ledger(fedsofim, done):
-    code, out, _ = fedsofim("certificate", "verify", done["certificate"], *done["ledgers"][:4])
+def test_verify_needs_every_ledger(call, done):
+    code, out, _ = call("certificate", "verify", done["certificate"], *done["ledgers"][:4])
     assert code == 1
     assert "WRONG  n2: no ledger" in out
 
@@ -92,34 +65,28 @@ def test_verify_with_a_folder_for_a_ledger(mistake, done, tmp_path: Path):
     assert str(tmp_path) in mistake("certificate", "verify", done["certificate"], "--ledger", tmp_path)
 
 
-def test_verify_without_ledgers_says_what_it_rests_on(fedsofim, done):
-    code, out, _ = fedsofim("certificate", "verify", done["certificate"])
+def test_verify_without_ledgers_says_what_it_rests_on(call, done):
+    code, out, _ = call("certificate", "verify", done["certificate"])
     assert code == 0 and "recomputed from what they state" in out
 
 
-def test_show(fedsofim, done):
-    code, out, _ = fedsofim("certificate", "show", done["certificate"])
+def test_show(call, done):
+    code, out, _ = call("certificate", "show", done["certificate"])
     assert code == 0
     assert out.strip() == certificate.readable(done["document"]).strip()
 
 
-def test_a_nodes_own_ledger(fedsofim, mistake, done, tmp_path: Path):
+def test_a_nodes_own_ledger(call, mistake, done, tmp_path: Path):
     policy = done["nodes"][0].data.parent / "policy.toml"
-    code, out, _ = fedsofim("ledger", "show", "--policy", policy)
+    code, out, _ = call("ledger", "show", "--policy", policy)
     assert code == 0
     assert "spent 0.5 of 1" in out
-    code, out, _ = fedsofim("ledger", "show", "--policy", policy, "--json")
+    code, out, _ = call("ledger", "show", "--policy", policy, "--json")
     assert json.loads(out)["epsilon"] == pytest.approx(0.5, rel=1e-6)
     assert "no such policy file" in mistake("ledger", "show", "--policy", tmp_path / "none.toml")
 
 
 # --- node ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def policy(tmp_path: Path) -> Path:
-    make_node(tmp_path / "n", X, Y)
-    return tmp_path / "n" / "policy.toml"
 
 
 @pytest.fixture
@@ -161,14 +128,14 @@ def test_a_node_needs_its_key(mistake, policy: Path, tmp_path: Path, no_process)
 
 
 def test_test_data_is_found_from_the_servers_own_folder_and_read_before_a_job_begins(
-    fedsofim, mistake, tmp_path: Path, monkeypatch
+    call, mistake, tmp_path: Path, monkeypatch
 ):
     asked: list[Conduct] = []
     monkeypatch.setattr(deployment, "follow", lambda server, order, conduct: asked.append(conduct))
     monkeypatch.setattr(deployment, "check_order", lambda order: None)
     monkeypatch.chdir(tmp_path)
     np.savez("test.npz", x_train=X, y_train=Y, x_test=X, y_test=Y)
-    assert fedsofim("serve", "server", "--test", "test.npz")[0] == 0
+    assert call("serve", "server", "--test", "test.npz")[0] == 0
     assert asked[0].test == str(tmp_path / "test.npz")
     assert "none.npz" in mistake("serve", "server", "--test", "none.npz")
     assert len(asked) == 1
@@ -215,7 +182,12 @@ def test_serve_resumes_only_what_there_is(mistake, tmp_path: Path, no_process):
     assert CHECKPOINT in mistake("serve", tmp_path, "--job", tmp_path / "job", "--resume")
 
 
-def test_serve_resumes_the_jobs_own_order(fedsofim, tmp_path: Path, monkeypatch):
+def conduct_in(server: Path, **changed: Any) -> Conduct:
+    """Of the job `job` in a server's folder, which keeps what nodes signed."""
+    return Conduct(folder=str(server / "job"), statements=str(server / "statements"), **changed)
+
+
+def test_serve_resumes_the_jobs_own_order(call, tmp_path: Path, monkeypatch):
     nodes = make_nodes(tmp_path / "nodes")
     order = Order(
         recipe="paper", method="fedadam", settings=(("lr", "0.5"),), epsilon=0.75, rounds=2, seed=4, weights="size"
@@ -223,18 +195,18 @@ def test_serve_resumes_the_jobs_own_order(fedsofim, tmp_path: Path, monkeypatch)
     save(start(nodes, order), tmp_path / "job" / CHECKPOINT)
     asked: list[tuple[Path, Order, Conduct]] = []
     monkeypatch.setattr("fedsofim.cli.deployment.follow", lambda *a: asked.append(a))
-    fedsofim("serve", tmp_path, "--job", tmp_path / "job", "--resume", "--method", "fedgd", "--epsilon", "9")
-    assert asked == [(tmp_path, order, Conduct(resume=True, folder=str(tmp_path / "job")))]
+    call("serve", tmp_path, "--job", tmp_path / "job", "--resume", "--method", "fedgd", "--epsilon", "9")
+    assert asked == [(tmp_path, order, conduct_in(tmp_path, resume=True))]
 
 
-def test_serve_orders_what_was_asked_for(fedsofim, tmp_path: Path, monkeypatch):
+def test_serve_orders_what_was_asked_for(call, tmp_path: Path, monkeypatch):
     asked: list[tuple[Path, Order, Conduct]] = []
     monkeypatch.setattr("fedsofim.cli.deployment.follow", lambda *a: asked.append(a))
     job = ("--job", tmp_path / "job", "--test", "digits", "--patience", "5")
-    fedsofim("serve", tmp_path, *job, "--method", "fedadam", "--set", "tau=0.1", "--set", "lr=0.5", "--epsilon", "2")
-    fedsofim("serve", tmp_path, *job, "--epsilon", "no-privacy", "--standardize-share", "0.1", "--weights", "size")
-    fedsofim("serve", tmp_path, *job, "--recipe", "auto", "--rounds", "9", "--clip", "2.5")
-    conduct = Conduct(folder=str(tmp_path / "job"), test="digits", patience=5.0)
+    call("serve", tmp_path, *job, "--method", "fedadam", "--set", "tau=0.1", "--set", "lr=0.5", "--epsilon", "2")
+    call("serve", tmp_path, *job, "--epsilon", "no-privacy", "--standardize-share", "0.1", "--weights", "size")
+    call("serve", tmp_path, *job, "--recipe", "auto", "--rounds", "9", "--clip", "2.5")
+    conduct = conduct_in(tmp_path, test="digits", patience=5.0)
     settings = (("lr", "0.5"), ("tau", "0.1"))
     assert asked == [
         (tmp_path, Order(method="fedadam", settings=settings, epsilon=2.0), conduct),
@@ -246,10 +218,10 @@ def test_serve_orders_what_was_asked_for(fedsofim, tmp_path: Path, monkeypatch):
 # --- federation ---------------------------------------------------------------------------------------------
 
 
-def test_init_writes_a_folder_for_each(fedsofim, mistake, tmp_path: Path):
+def test_init_writes_a_folder_for_each(call, mistake, tmp_path: Path):
     pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
     folder = tmp_path / "f"
-    code, out, _ = fedsofim("federation", "init", folder, "--nodes", 2, "--classes", 3, "--epsilon", 4)
+    code, out, _ = call("federation", "init", folder, "--nodes", 2, "--classes", 3, "--epsilon", 4)
     assert code == 0
     assert "README.txt" in out
     assert sorted(p.name for p in (folder / "nodes").iterdir()) == ["node-1", "node-2"]
@@ -260,9 +232,9 @@ def test_init_writes_a_folder_for_each(fedsofim, mistake, tmp_path: Path):
     assert not (tmp_path / "g").exists()
 
 
-def test_init_for_a_rehearsal(fedsofim, tmp_path: Path):
+def test_init_for_a_rehearsal(call, tmp_path: Path):
     pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
-    code, _, err = fedsofim("federation", "init", tmp_path / "f", "--epsilon", "no-privacy", "--insecure")
+    code, _, err = call("federation", "init", tmp_path / "f", "--epsilon", "no-privacy", "--insecure")
     assert code == 0, err
     policy = read_policy(tmp_path / "f" / "nodes" / "node-1" / "policy.toml")
     assert (policy.epsilon, policy.smallest_multiplier) == (math.inf, 0)
@@ -275,14 +247,14 @@ def test_without_flower_it_says_what_to_install(mistake, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("command", ["node", "serve", "federation", "certificate", "ledger"])
-def test_commands_have_help(fedsofim, command: str):
-    code, out, err = fedsofim(command, "--help")
+def test_commands_have_help(call, command: str):
+    code, out, err = call(command, "--help")
     assert code == 0
     assert "Usage" in out + err
 
 
 @pytest.mark.parametrize("arguments", [["certificate", "veryfi"], ["node"], ["serve"], ["serve", "x", "--round", "3"]])
-def test_wrong_options_are_usage_errors(fedsofim, arguments: list[str]):
-    code, _, err = fedsofim(*arguments)
+def test_wrong_options_are_usage_errors(call, arguments: list[str]):
+    code, _, err = call(*arguments)
     assert code == 2
     assert "Traceback" not in err

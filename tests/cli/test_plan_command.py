@@ -106,3 +106,16 @@ def test_ones_own_table_of_cells(asked, tmp_path: Path):
 def test_what_is_wrong_is_said_in_words(call, options, message: str):
     done = call("plan", *options)
     assert done.returncode == 2 and message in done.stderr
+
+
+def test_a_network_is_priced_by_its_own_parameters_and_promised_no_accuracy(asked, call):
+    options = (*SMALL, "--model", "mlp", "--set-model", "hidden=8")
+    found = asked(*options)
+    mode = found["modes"][0]
+    width = 2 * 16  # square roots are features too
+    assert found["model"] == "mlp" and mode["parameters"] == (width + 1) * 8 + 9 * 3
+    assert mode["epsilon"] == pytest.approx(2, abs=1e-6) and mode["expected"]["by_dataset"] == []
+    assert found["seconds_of_products_a_round_here"] is None
+    said = " ".join(call(*options).stdout.split())
+    assert "model mlp: 11 of a record's 291 numbers are formed: 8, 3" in said
+    assert "no range: accuracy, and what gradients to expect, were measured for the linear model only" in said

@@ -51,7 +51,9 @@ def test_the_papers_multiplier_is_in_units_of_the_clip(clip: float):
 
 
 def test_all_phases_but_the_rounds_happen_once():
-    assert {phase: phase.times(70) for phase in Phase} == dict.fromkeys(Phase, 1) | {Phase.ROUND: 70}
+    assert {phase: phase.times(70, 7) for phase in Phase} == (
+        dict.fromkeys(Phase, 1) | {Phase.ROUND: 70, Phase.EVALUATION: 7}
+    )
 
 
 @pytest.mark.parametrize("large, delta", [(150.0, 1e-5), (2.0, 1e-12)], ids=["losses too far up", "delta too small"])

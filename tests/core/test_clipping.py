@@ -20,6 +20,8 @@ from fedsofim.core.queries import PerRecord, SecondMoment, SoftmaxGradient, rati
 from fedsofim.core.records import Records
 from fedsofim.errors import Refused
 
+pytestmark = pytest.mark.optimised
+
 HEAD = SoftmaxGradient()
 PATHS = ["xla"] if native.why_not() else ["c++", "xla"]
 

@@ -6,6 +6,8 @@ import pytest
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.preparation import RADIUS, ColumnScales, Whitened
 
+pytestmark = pytest.mark.optimised
+
 
 class Listening:
     """A door that keeps what it is asked to sum."""

@@ -89,8 +89,8 @@ def every_phase(**more):
 
 
 def test_only_the_rounds_are_repeated():
-    assert [phase.times(rounds=70) for phase in Phase] == [1, 1, 1, 70]
-    assert [Phase(text) for text in ("scales", "moments", "setup", "round")] == list(Phase)
+    assert [phase.times(rounds=70) for phase in Phase] == [1, 1, 1, 70, 0]
+    assert [Phase(text) for text in ("scales", "moments", "setup", "round", "evaluation")] == list(Phase)
 
 
 def test_sites_of_all_phases_have_keys_of_their_own():
@@ -149,8 +149,8 @@ def test_every_phase_has_stds_of_its_own():
 
 def test_without_privacy_every_std_is_zero():
     plan = every_phase(budget=NO_PRIVACY)
-    assert [plan.stds(phase) for phase in Phase] == [[0.0], [0.0], [0.0], [0.0, 0.0]]
-    assert not any(plan.stds_by_site(phase).any() for phase in Phase)
+    assert [plan.stds(phase) for phase in plan.programs] == [[0.0], [0.0], [0.0], [0.0, 0.0]]
+    assert not any(plan.stds_by_site(phase).any() for phase in plan.programs)
 
 
 def test_an_unpaid_release_states_its_noise_itself():

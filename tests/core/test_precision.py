@@ -14,6 +14,8 @@ from fedsofim.core.site import MAX_SITES
 from fedsofim.simulation.simulator import keys
 from leaks import priced
 
+pytestmark = pytest.mark.optimised
+
 LOW = [jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn]
 
 

@@ -16,6 +16,8 @@ from fedsofim.core.models import softmax_head
 from fedsofim.core.queries import PerRecord, SecondMoment, SoftmaxGradient, half_of, matrix_of
 from fedsofim.core.records import Records
 
+pytestmark = pytest.mark.optimised
+
 HEAD = softmax_head()
 
 

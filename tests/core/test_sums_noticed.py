@@ -20,6 +20,8 @@ from fedsofim.core.queries import PerRecord, SecondMoment, SoftmaxGradient, matr
 from fedsofim.core.records import Records, block_size, in_blocks
 from fedsofim.errors import Refused
 
+pytestmark = pytest.mark.optimised
+
 LABEL = jax.ShapeDtypeStruct((), jnp.int32)
 
 

@@ -16,6 +16,8 @@ from fedsofim.core.clipped_sums import client_sums
 from fedsofim.core.queries import PerRecord
 from fedsofim.core.records import Records
 
+pytestmark = pytest.mark.optimised
+
 ROWS, COLUMNS = 8, 8
 LABEL = jax.ShapeDtypeStruct((), jnp.int32)
 

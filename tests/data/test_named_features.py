@@ -65,7 +65,7 @@ def test_the_command_writes_where_the_name_is_looked_up(home, tmp_path, capsys, 
     assert refused.returncode == 2 and "--out FILE.npz" in refused.stderr
 
 
-@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("**/*.toml")), ids=lambda p: p.stem)
 def test_no_experiment_points_out_of_the_project(path):
     for name in re.findall(r'"([^"]*)"', "".join(re.findall(r"datasets = \[.*?\]", path.read_text()))):
         assert ".." not in name, name

@@ -213,3 +213,18 @@ def test_accuracy_can_be_told_for_each_client_of_a_federation(tmp_path):
         write(tmp_path / f"{name}.csv", "a,label\n" + "".join(f"{k % 7},{k % 2}\n" for k in range(40)))
     data = load(clients_from=tmp_path)
     assert set(data.groups["client"]) == {"north", "south"} and len(data.groups["client"]) == len(data.x_test)
+
+
+@pytest.mark.filterwarnings("ignore::fedsofim.errors.DataWarning")
+def test_an_empty_id_is_no_person(tmp_path):
+    """Not one person of all such records, nor each a person of its own: told with its line, and nothing is read."""
+    lines = write_table(tmp_path / "t.csv", 6).read_text(encoding="latin-1").splitlines()
+    for row, word in ((2, ""), (5, "NA")):
+        cells = lines[row].split(";")
+        lines[row] = ";".join([cells[0], word, *cells[2:]])
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load(tmp_path / "t.csv", schema=write_schema(tmp_path / "s.toml"))
+    said = str(caught.value)
+    assert "line 3, column 'patient' names no person" in said and "line 6, column 'patient'" in said
+    assert "line 4" not in said

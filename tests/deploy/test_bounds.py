@@ -173,11 +173,12 @@ def test_noise_that_cannot_be_drawn_is_refused_before_the_charge_and_the_account
     assert 0 < certificate.statement(nodes[0])["epsilon"] < 1
 
 
-@pytest.mark.parametrize("method, settings", [("ftrl", {"noise": "honaker"})])
-def test_noise_that_has_no_exact_form_is_refused_before_the_charge(nodes: list[Policy], method: str, settings: dict):
-    request = with_terms(asked(nodes, method), settings=settings, id="other")
-    request = with_terms(request, stds={Phase.ROUND: [v * 100 for v in request.job.stds[Phase.ROUND]]})
-    assert "use noise=tree" in refusal(nodes[0], request)
+def test_noise_that_takes_too_long_to_draw_is_refused_before_the_charge(nodes: list[Policy], monkeypatch):
+    monkeypatch.setattr("fedsofim.deploy.subtree_noise.MOST", 24)
+    now = started(nodes, "ftrl", settings=(("noise", "honaker"),), rounds=4)
+    answer(nodes[0], now.request())  # one draw of 12 numbers
+    said = refusal(nodes[0], now.request()._replace(round=1))
+    assert "3 draws of 12 numbers" in said and "use noise=tree" in said
 
 
 @pytest.mark.parametrize("multiplier", [1e-300, 1e-30, 1e-9, 1.0, 1e8, 1e17, 1e30, 1e300])

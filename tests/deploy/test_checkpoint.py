@@ -12,9 +12,9 @@ from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy.checkpoint import restore, save
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import Order
+from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.server import step, with_params
-from fedsofim.deploy.wire import from_bytes, to_bytes
 from fedsofim.errors import InputError
 from nodes import METHODS, ask_all, make_nodes, same_bits, start
 

@@ -118,6 +118,12 @@ def test_a_process_that_ended_without_a_word(job: Path, monkeypatch):
     assert after <= 10
 
 
+def test_a_servers_process_that_does_not_start_is_said(job: Path, monkeypatch, capsys):
+    ends = [lambda: None] * 40 + [lambda: (job / OUTCOME).write_text('{"failed": "no"}')]
+    failed(job, monkeypatch, *ends)
+    assert capsys.readouterr().out.count("has not started the server's process yet") == 1
+
+
 def test_nothing_is_said_of_resuming_where_nothing_was_begun(job: Path, monkeypatch):
     text, _ = failed(job, monkeypatch, lambda: (job / OUTCOME).write_text('{"failed": "2 nodes answered"}'))
     assert "--resume" not in text and "the same command again" in text

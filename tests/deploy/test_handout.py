@@ -273,3 +273,12 @@ def test_units_and_container_files_start_what_was_written(tmp_path: Path):
 def test_the_templates_cap_has_room_beyond_a_default_job(tmp_path: Path):
     (tmp_path / "policy.toml").write_text(policy_text("n", Terms()))
     assert read_policy(tmp_path / "policy.toml").epsilon > Order().budget.epsilon
+
+
+def test_what_starts_a_node_says_how_to_see_its_page_and_stop_it(secure: Path):
+    node = secure / "nodes" / "node-1"
+    for name in ("start.sh", "node-1.service", "Containerfile"):
+        assert "--page" in (node / name).read_text() and "state/page" in (node / name).read_text()
+    assert "--page" in (secure / "README.txt").read_text()
+    assert "fedsofim node stop --policy policy.toml" in (secure / "README.txt").read_text()
+    assert "--page" not in (secure / "server" / "superlink.service").read_text()

@@ -12,7 +12,7 @@ import pytest
 from fedsofim.deploy import node
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.execute import run
-from fedsofim.deploy.holding import Holding, held, holding_of
+from fedsofim.deploy.holding import Holding, held, holding_of, sweep
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.policy import Policy
 from fedsofim.errors import InputError, Refused
@@ -42,6 +42,17 @@ def test_held_while_it_lasts_and_no_longer(ledger: Path):
             assert holding_of(Account(ledger), OTHER) is Holding.WORKING
     assert holding_of(Account(ledger), D) is Holding.NOTHING
     assert left(ledger) == []
+
+
+def test_what_killed_processes_left_is_swept_away_and_what_is_held_stays(ledger: Path):
+    with held(ledger, D):
+        (left(ledger)[0].parent / OTHER).touch()
+        sweep(ledger)
+        assert [path.name for path in left(ledger)] == [D]
+        assert holding_of(Account(ledger), D) is Holding.WORKING
+    sweep(ledger)
+    assert left(ledger) == []
+    sweep(ledger.with_name("never used.db"))
 
 
 def test_an_error_leaves_nothing_held(ledger: Path):

@@ -13,8 +13,9 @@ import pytest
 from fedsofim.core.phase import Phase
 from fedsofim.deploy import holding, wire
 from fedsofim.deploy.account import Account
-from fedsofim.deploy.node import answer, consider, read_data
+from fedsofim.deploy.node import answer, consider
 from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.records import read_data
 from fedsofim.deploy.wire import Job, Request
 from fedsofim.errors import Refused
 from nodes import (
@@ -39,6 +40,8 @@ OTHER: dict[str, Any] = {
     "classes": 4, "shape": (4,), "stds": {Phase.ROUND: [1.5]}, "noise_std": 0.125,
     "preparation": [{"step": "UnitNorm", "constant": False, "lift": True}], "mean_stds": {Phase.MOMENTS: 0.25},
     "trust": "secure-sum", "weights": "size", "peers": (("a", 2), ("b", 3)), "ledgers": {"a": "1"},
+    "schema": "digest", "model": "mlp", "model_settings": {"hidden": 3}, "min_clients": 2,
+    "evaluations": 2, "evaluation_share": 0.1,
 }  # fmt: skip
 JOB = Job(
     id="job", method="fedgd", settings={}, rounds=2, clip=10.0, clients=3, classes=3, shape=(3,),

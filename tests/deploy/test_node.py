@@ -14,9 +14,9 @@ from fedsofim.core.phase import Phase
 from fedsofim.deploy import node
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.node import answer
+from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.server import step
-from fedsofim.deploy.wire import from_bytes, to_bytes
 from fedsofim.errors import InputError, Refused
 from nodes import (
     METHODS,

@@ -24,11 +24,12 @@ from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.lines import epsilon_of_lines, within_cap
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.noise import TIES, slack
+from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.pricing import check_terms
 from fedsofim.deploy.secure_sum import as_peers, new_key
 from fedsofim.deploy.uploads import faults
-from fedsofim.deploy.wire import Arrays, Job, from_bytes, to_bytes
+from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError, Refused
 from ledgers import DELTA, ask, line, open_
 from node_programs import released, values

@@ -209,9 +209,9 @@ def test_fresh_noise_in_every_round_where_there_is_no_tree():
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 / math.sqrt(WIDE)
 
 
-def test_subtree_estimates_are_refused():
-    with pytest.raises(Refused, match="honaker"):
-        draw(Tree(honaker=True), 0, 5, SECRET, "tree")
+def test_a_plain_trees_terms_are_not_those_of_subtree_estimates():
+    with pytest.raises(Refused, match="plain tree"):
+        noise.tree_terms(Tree(honaker=True), 0)
 
 
 # --- the room for rounding ----------------------------------------------------------------------------------

@@ -25,8 +25,11 @@ EVERYTHING = (
     Order(
         recipe="paper", method="ftrl", settings=(("lr", "0.5"), ("noise", "tree")), epsilon=0.25, delta=1e-6, rounds=7,
         clip=2.5, clients=4, min_clients=3, weights="size", trust="secure-sum", standardize=0.1, seed=9,
+        model="mlp", model_settings=(("activation", "relu"), ("hidden", "8,8")),
+        evaluate="private", evaluate_every=3, evaluate_share=0.1,
     ),
-    Conduct(test="digits", folder="/a job", resume=True, ask_first=False, attempts=5, patience=1.5, timeout=2.5),
+    Conduct(test="digits", schema="s.toml", statements="/s", folder="/a job", resume=True,
+            ask_first=False, attempts=5, patience=1.5, timeout=2.5),
 )  # fmt: skip
 
 
@@ -64,6 +67,8 @@ WRONG = [
     ({"epsilon": "0.5"}, "epsilon"), ({"epsilon": "none"}, "epsilon"), ({"ask_first": True}, "ask-first"),
     ({"attempt": 3}, "attempts"), ({"weights": "siez"}, "size"), ({"trust": "lokal"}, "local"),
     ({"settings": "lr"}, "lr"), ({"recipe": "atuo"}, "auto"), ({"recipe": 1}, "recipe"), ({"weights": 1}, "weights"),
+    ({"evaluate": "yes"}, "private"), ({"evaluate-every": -1}, "evaluate-every"),
+    ({"evaluate": "private", "evaluate-share": 1.0}, "share"),
 ]  # fmt: skip
 
 

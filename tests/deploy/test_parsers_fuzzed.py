@@ -1,15 +1,12 @@
 """Parsers of what strangers and disks may hold: whatever comes, a value or an error in words, never another exception.
 
-Inputs are mutations of right ones: bytes changed, cut, doubled, and plain values exchanged for strange ones. The long
-form, `FEDSOFIM_FUZZ=100000`, is the same with more of them.
+Inputs are mutations of right ones (strange_inputs.py). The long form, `FEDSOFIM_FUZZ=20000`, is the same with more of
+them: docs/fuzzing.md. Messages as Flower brings them are in flower/test_messages_fuzzed.py.
 """
 
 import json
-import os
 import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,64 +19,9 @@ from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.sane import plain
 from fedsofim.deploy.wire import Job
 from fedsofim.deploy.witness import read_witness
-from fedsofim.errors import InputError
 from ledgers import ask, made, open_
 from nodes import policy_toml, started
-
-MANY = int(os.environ.get("FEDSOFIM_FUZZ", "2000"))
-STRANGE: list[Any] = [
-    None, True, -1, 0, 10**400, 1e308, -1e308, 5e-324, float("nan"), float("inf"), "", "x" * 5000, "\x00", "\u202e",
-    "../x", [], [[]], {}, {"a": {}}, [1] * 100, "1", b"".hex(),
-]  # fmt: skip
-
-
-def mutated(data: bytes, dice: random.Random) -> bytes:
-    """The same with a few bytes changed, a part cut out, or a part doubled."""
-    out = bytearray(data)
-    for _ in range(dice.choice((1, 1, 2, 8))):
-        at = dice.randrange(len(out) + 1)
-        match dice.randrange(4):
-            case 0 if out:
-                out[min(at, len(out) - 1)] = dice.randrange(256)
-            case 1:
-                del out[at : at + dice.randrange(1, 64)]
-            case 2:
-                out[at:at] = out[at : at + dice.randrange(1, 64)]
-            case _:
-                out[at:at] = dice.choice((b"\x00", b"[" * 2000, b"1e999", b"NaN", b'"', b"\xff\xfe", b"{", b"-"))
-    return bytes(out)
-
-
-def exchanged(value: Any, dice: random.Random) -> Any:
-    """The same plain data with one part exchanged for something strange, or dropped, or added."""
-    if isinstance(value, dict) and value and dice.random() < 0.8:
-        out = dict(value)
-        key = dice.choice(list(out))
-        match dice.randrange(5):
-            case 0:
-                del out[key]
-            case 1:
-                out[str(dice.choice(STRANGE))[:50]] = dice.choice(STRANGE)
-            case _:
-                out[key] = exchanged(out[key], dice)
-        return out
-    if isinstance(value, list) and value and dice.random() < 0.8:
-        out = list(value)
-        at = dice.randrange(len(out))
-        out[at] = exchanged(out[at], dice)
-        return out
-    return dice.choice(STRANGE)
-
-
-def no_exception_escapes(act: Callable[[int], Any], count: int) -> None:
-    refused = 0
-    for number in range(count):
-        try:
-            act(number)
-        except InputError as error:
-            refused += 1
-            assert "\n" not in str(error)[:300] or "TOML" in str(error)
-    assert refused > count / 4  # most of it makes no sense, and is said so
+from strange_inputs import MANY, exchanged, mutated, no_exception_escapes
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +96,9 @@ def test_ledgers_and_witnesses(tmp_path: Path):
     def act(number: int) -> None:
         path.write_bytes(mutated(right, dice))
         account = Account(path)
-        account.entries(), account.terms(), account.last()
+        account.entries()
+        account.terms()
+        account.last()
         open_(path, ask(9))
 
     no_exception_escapes(act, MANY // 10)

@@ -91,7 +91,7 @@ USUAL = Order(method="fedgd", recipe="paper", epsilon=1.0, rounds=2)
     [
         (replace(USUAL, min_clients=4), "at most the job's 3 clients"),
         (replace(USUAL, min_clients=0), "min-clients is 0"),
-        (replace(USUAL, min_clients=2, trust="secure-sum"), "for local trust"),
+        (replace(USUAL, min_clients=1, trust="secure-sum"), "needs more than half of them, 2 to 3"),
         (replace(USUAL, min_clients=2, method="ftrl"), "needs every client in every round"),
         (replace(USUAL, min_clients=2, method="scaffold"), "needs every client in every round"),
     ],

@@ -19,8 +19,8 @@ from fedsofim.deploy.account import Account
 from fedsofim.deploy.checkpoint import restore, save
 from fedsofim.deploy.job_state import JobState, choices_of
 from fedsofim.deploy.order import Order
+from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.server import check_order, step
-from fedsofim.deploy.wire import from_bytes, to_bytes
 from fedsofim.errors import InputError
 from fedsofim.recipes import Situation, choose
 from fedsofim.simulation.preparing import mapped

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from fedsofim.core.budget import WITHOUT
-from fedsofim.deploy.node import DataProblem, answer, hello
+from fedsofim.deploy.node import answer, hello
 from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.records import DataProblem
 from nodes import REHEARSAL, X, Y, asked, charges, make_node
 
 SECRETIVE = {

@@ -141,7 +141,7 @@ def test_wrong_moments(nodes: list[Policy], name: str):
 def test_records_that_changed_under_a_job(nodes: list[Policy]):
     request, policy = asked(nodes), nodes[0]
     answer(policy, request)
-    x, y, _ = node.read_data(policy)
+    x, y, *_ = node.read_data(policy)
     x = x.copy()
     x[0, 0] += 1
     write_records(policy.data.parent, x, y)

@@ -12,10 +12,10 @@ from fedsofim.deploy.account import Account
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.noise import request_secret
 from fedsofim.deploy.order import Order
+from fedsofim.deploy.packing import to_bytes
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.secure_sum import trusted_among
 from fedsofim.deploy.server import step
-from fedsofim.deploy.wire import to_bytes
 from fedsofim.errors import Refused
 from node_sums import summing_nodes
 from nodes import METHODS, ask_all, asked, charges, make_nodes, same_bits, spent, start, started

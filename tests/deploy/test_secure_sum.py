@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -126,6 +128,27 @@ def test_refusals(tmp_path) -> None:
         with pytest.raises(Refused, match=reason):
             answer(policies[0], request._replace(job=replace(request.job, **change)))
     assert [spent(p) for p in policies] == [0.0] * 3
+
+
+def test_noise_of_another_size_than_the_plans_is_not_summed(tmp_path, monkeypatch) -> None:
+    """Nodes draw their shares of the plan's noise, so a method that says it draws more would be charged too little."""
+    offered = [EntryPoint("loud", "offered_method:loud", "fedsofim.methods")]
+    monkeypatch.setattr("fedsofim.extensions.entry_points", lambda group: offered if "methods" in group else [])
+    policies = summing_nodes(tmp_path, methods=["fedgd", "loud"])
+    with pytest.raises(InputError, match="a secure sum needs"):
+        start(policies, order(method="loud", settings=()))
+    request = start(policies, order(method="fedgd", settings=())).request()
+    with pytest.raises(Refused, match="needs full noise"):
+        answer(policies[0], request._replace(job=replace(request.job, method="loud", settings={})))
+    assert spent(policies[0]) == 0.0
+
+
+def test_ties_of_every_draw_that_a_sum_relies_on_are_taken_off_delta(tmp_path) -> None:
+    policies = summing_nodes(tmp_path)
+    now = start(policies, order())
+    answer(policies[0], now.request())
+    ((_, line),) = policies[0].account.entries()
+    assert line.coordinates == 3 * sum(np.size(leaf) for leaf in jax.tree.leaves(now.params))
 
 
 @pytest.mark.parametrize("changed", [{"method": "scaffold", "settings": ()}, {"method": "fedfc", "settings": ()},

@@ -11,11 +11,12 @@ import pytest
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.phase import Phase
 from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whitened
+from fedsofim.core.step_tables import as_tables
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.node import answer
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.server import step
-from fedsofim.deploy.steps import as_tables, steps_of
+from fedsofim.deploy.steps import steps_of
 from fedsofim.deploy.wire import Job, Request, programs_of
 from fedsofim.errors import InputError
 from node_sums import prepare_by

@@ -129,3 +129,13 @@ def test_a_method_of_a_package_installed_on_the_node_runs(nodes: list[Policy], m
     assert "not allowed here" in refusal(nodes[0], request)
     answer(replace(nodes[0], methods=("theirs",)), request)
     assert charges(nodes[0]) == 1
+
+
+def test_installed_packages_are_looked_for_once_in_a_process(nodes: list[Policy], monkeypatch):
+    """Not for every message: reading what all packages offer takes longer than answering."""
+    looked: list[str] = []
+    monkeypatch.setattr(extensions, "entry_points", lambda group: looked.append(group) or [])
+    text = asked(nodes).job.text()
+    for _ in range(3):
+        Job.read(text)
+    assert sorted(looked) == ["fedsofim.methods", "fedsofim.models"]

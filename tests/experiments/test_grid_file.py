@@ -27,6 +27,24 @@ def test_a_few_lines_are_enough(tmp_path):
     assert found.partitions == (Partition("dirichlet", 20, 0.5, 42),)
 
 
+def test_a_model_is_a_name_or_a_table_of_its_settings(tmp_path):
+    named = read(tmp_path, MINIMAL + "model = 'mlp'\n" + GD)
+    assert (named.model, named.model_settings) == ("mlp", {})
+    table = read(tmp_path, MINIMAL + GD + "[model]\nname = 'mlp'\nhidden = [8, 4]\n")
+    assert (table.model, table.model_settings) == ("mlp", {"hidden": [8, 4]})
+    former = read(tmp_path, MINIMAL + "model = 'softmax_head'\n" + GD)
+    assert former.model == "linear" == read(tmp_path, MINIMAL + GD).model
+
+
+def test_runs_of_two_models_are_two_runs_and_the_head_has_its_old_id(tmp_path):
+    data = {"digits": read_dataset("digits", tmp_path)}
+    head = MINIMAL.replace("fashion", "digits") + "seeds = [0]\n"
+    more = ["model = 'linear'\n", "model = 'mlp'\n", "model = {name = 'mlp', hidden = [8]}\n"]
+    ids = [points(read(tmp_path, head + line + GD), data)[0].id for line in ["", *more]]
+    assert ids[0] == ids[1] and len(set(ids)) == 3
+    assert ids[0] == "c322e45415cfb218"  # as in rows that were made when it was called softmax_head
+
+
 def test_presets_are_written_out_per_budget(tmp_path):
     found = read(tmp_path, 'datasets = ["fashion"]\nepsilons = [0.5, 10]\n[methods.S]\nmethod = "fedsofim"\n'
                  'preset = "paper-resnet20"\nrho = 2\n')  # fmt: skip
@@ -65,6 +83,8 @@ def test_tuned_settings_are_entries_and_own_ones_win(tmp_path):
         (MINIMAL.replace("[1]", "[inf]") + GD, "a run without noise is fs.NO_PRIVACY, written no-privacy"),
         (MINIMAL.replace("[1]", "[[1]]") + GD, "expected a list like [0.5, 1, 5]"),
         (MINIMAL + "model = 'softmax'\n" + GD, "there is no model 'softmax'"),
+        (MINIMAL + "model = 3\n" + GD, "model is 3; expected a name, or { name = 'mlp', hidden = [64, 64] }"),
+        (MINIMAL + GD + "[model]\nname = 'mlp'\nhiden = 3\n", "there is no parameter of mlp 'hiden'"),
         (MINIMAL + "[methods.A]\nmethod = './nowhere.py'\n", "nowhere.py: no such file"),
         (MINIMAL.replace("[1]", "[1, 1]") + GD, "more than once"),
         (MINIMAL + "[methods.A]\nmethod = 'fedgb'\n", "did you mean 'fedgd'"),

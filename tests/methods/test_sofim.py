@@ -11,10 +11,10 @@ import optax
 import pytest
 
 from fedsofim.core.budget import NO_PRIVACY
-from fedsofim.core.models import make_model
 from fedsofim.errors import InputError
 from fedsofim.methods._sofim import scale_by_sofim, schedule, sofim
 from fedsofim.methods.fedsofim import fedsofim
+from fedsofim.models import make as make_model
 from fedsofim.native.momentum import LEAST
 from fedsofim.simulation.training import train
 from toy import make_toy

@@ -8,6 +8,8 @@ import pytest
 from fedsofim import native
 from fedsofim.native.momentum import momentum_pass
 
+pytestmark = pytest.mark.optimised
+
 WHY_NOT = native.why_not("momentum")
 needs_compiler = pytest.mark.skipif(bool(WHY_NOT), reason=f"it is left to XLA here: {WHY_NOT}")
 

@@ -17,6 +17,8 @@ from fedsofim.core.queries import PerRecord, SoftmaxGradient
 from fedsofim.core.records import Records, in_blocks
 from fedsofim.native.sums import fits, fused_sums
 
+pytestmark = pytest.mark.optimised
+
 WHY_NOT = native.why_not("sums")
 needs_compiler = pytest.mark.skipif(bool(WHY_NOT), reason=f"it is left to XLA here: {WHY_NOT}")
 QUERY = SoftmaxGradient()

@@ -216,7 +216,7 @@ def small_table(rows: int, features: int, clients: int) -> Split:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", [Budget(0.1), Budget(5.0), NO_PRIVACY], ids=str)
-@pytest.mark.parametrize("rows, features, clients", [(150, 4, 3), (400, 3, 200), (300, 2000, 1)], ids=str)
+@pytest.mark.parametrize("rows, features, clients", [(150, 4, 3), (400, 3, 200), (300, 400, 1)], ids=str)
 def test_tables_of_any_form_are_trained(rows: int, features: int, clients: int, budget: Budget):
     run = train(small_table(rows, features, clients), budget=budget, rounds=3, every=3)
     assert np.isfinite(np.asarray(run.params)).all()

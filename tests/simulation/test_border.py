@@ -79,11 +79,10 @@ def test_data_that_no_clients_hold(toy):
 
 def test_what_split_is_told_wrong(toy):
     name: Any = "digits"
-    nothing: Any = None
     with refused(r"split got a str; expected a dataset, as fs\.load gives one"):
         fs.split(name)
-    with refused("alpha is None; expected a number above 0.*iid=True"):
-        fs.split(toy.dataset, 3, alpha=nothing)
+    with refused("alpha is 0; expected a number above 0.*iid=True"):
+        fs.split(toy.dataset, 3, alpha=0)
 
 
 def test_a_budget_in_text():

@@ -5,8 +5,9 @@ import pytest
 
 import fedsofim as fs
 from fedsofim import progress
-from fedsofim.simulation.metrics import by_group, confusion, metrics_of, recalls
+from fedsofim.simulation.metrics import by_group, metrics_of
 from fedsofim.simulation.trackers import MLflow, TensorBoard
+from fedsofim.trained.measures import confusion, recalls
 from toy import make_toy
 
 
@@ -104,7 +105,7 @@ def test_gaps_leave_out_groups_that_are_too_small():
     predicted = data.y_test.copy()
     predicted[25:31] = (predicted[25:31] + 1) % 3  # six of the 30
     predicted[55:] = (predicted[55:] + 1) % 3  # all of the tiny
-    found = metrics_of(data, predicted, [np.arange(50)])
+    found = metrics_of(data, np.eye(3)[predicted], [np.arange(50)])
     assert found.groups["where"]["tiny"] == (0.0, 5)
     assert found.gaps["where"] == pytest.approx(20)
     assert found.accuracy == pytest.approx(100 * 49 / 60)

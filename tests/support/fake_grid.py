@@ -50,6 +50,8 @@ def context_for(policy_file: Path | str | None, node: int = 1, instance: str = F
     config: dict[str, bool | float | int | str] = {"instance": instance}
     if policy_file is not None:
         config["policy"] = str(policy_file)
+        if (key := Path(policy_file).parent / "node.key").exists():
+            config["key"] = str(key)
     return Context(run_id=1, node_id=node, node_config=config, state=RecordDict(), run_config={})
 
 

@@ -124,7 +124,7 @@ def traced(client: Callable, model: Model) -> ClosedJaxpr:
     def run(i: Inputs) -> Any:
         given = {f"_{name}": getattr(i, name) for name in ("records", "key", "index", "stds")}
         given |= {"size": i.size, "round": i.round, "facts": FACTS._replace(noise_std=i.noise_std), "_sites": []}
-        given |= {"_model": model}
+        given |= {"_model": model, "_units": False}
         door = Door(**{f.name: given[f.name] for f in fields(Door)})
         return client(door, i.params, i.state, i.memory)
 

@@ -14,9 +14,10 @@ from fedsofim.data.partition import Split
 from fedsofim.deploy.clients import clients_of
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.lines import epsilon_of_lines
-from fedsofim.deploy.node import DataProblem, answer, hello
+from fedsofim.deploy.node import answer, hello
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.deploy.records import DataProblem
 from fedsofim.deploy.server import start_job, step
 from fedsofim.deploy.wire import Arrays, Job, Request
 from fedsofim.errors import InputError, Refused
@@ -40,14 +41,31 @@ def policy_toml(name: str = "n0", classes: int = 3, **changed: Any) -> str:
         "smallest_multiplier": 0.01,
         "largest_clip": 10.0,
         "methods": METHODS,
+        "data": "records.npz",
     } | changed
     epsilon = f'"{WITHOUT}"' if fields["epsilon"] == WITHOUT else fields["epsilon"]
     return (
-        f'[node]\nname = "{name}"\ndata = "records.npz"\nclasses = {classes}\nledger = "ledger.db"\n\n'
+        f'[node]\nname = "{name}"\ndata = "{fields["data"]}"\n{_form(classes, fields)}ledger = "ledger.db"\n\n'
         f"[budget]\nepsilon = {epsilon}\ndelta = {fields['delta']}\n\n"
         f"[limits]\nsmallest_multiplier = {fields['smallest_multiplier']}\n"
         f"largest_clip = {fields['largest_clip']}\nmethods = {list(fields['methods'])}\n"
     )
+
+
+def _form(classes: int, fields: Mapping[str, Any]) -> str:
+    """How records are described: by a schema's file, or by the number of classes alone."""
+    found = f'schema = "{fields["schema"]}"\n' if "schema" in fields else f"classes = {classes}\n"
+    return found + (f'test = "{fields["test"]}"\n' if "test" in fields else "")
+
+
+def table_node(folder: Path, table: Path, schema: Path, name: str, **changed: Any) -> Policy:
+    """A node whose records are a table, read by its schema."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "policy.toml").write_text(policy_toml(name, data=table, schema=schema, **changed))
+    policy = read_policy(folder / "policy.toml")
+    if not policy.ledger.exists():
+        policy.account.create()
+    return policy
 
 
 def write_records(folder: Path, x: Any, y: Any) -> None:
@@ -76,6 +94,15 @@ def make_nodes(folder: Path, data: Split = SMALL, **changed: Any) -> list[Policy
         make_node(folder / f"n{i}", *records_of(i, data), f"n{i}", data.dataset.classes, **changed)
         for i in range(len(data.parts))
     ]
+
+
+def allowing(folder: Path, names: list[str], **changed: Any) -> list[Policy]:
+    """Nodes that allow these models."""
+    nodes = make_nodes(folder, **changed)
+    for node in nodes:
+        path = node.ledger.parent / "policy.toml"
+        path.write_text(path.read_text().replace("[limits]", f"[limits]\nmodels = {names}"))
+    return [read_policy(node.ledger.parent / "policy.toml") for node in nodes]
 
 
 # --- a job among them ---------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,19 +132,19 @@ def test_public_statistics_go_along(tmp_path):
 
 
 def test_a_model_of_ones_own_is_loaded_by_its_file(tmp_path):
-    from fedsofim.core.models import make_model
+    from fedsofim.models import make as make_model
 
     file = "examples/two_layers.py"
     run = fs.train(
         split(table(), 3, iid=True), fs.fedgd(lr=0.1), fs.Budget(50), 2, model=make_model(file), recipe="paper"
     )
-    folder = replace(run, model_name=file).save(tmp_path / "m")
+    folder = run.save(tmp_path / "m")
     with pytest.raises(InputError, match="its model is one of your own"):
         load_model(folder)
     model = load_model(folder, model=file)
     x = run.split.dataset.x_test
     assert np.array_equal(model.predict(x), np.array(["no", "yes"])[run.predict(x)])
-    with pytest.raises(InputError, match="what can be exported is the linear softmax head"):
+    with pytest.raises(InputError, match="what can be exported is the linear head"):
         model.to_onnx(tmp_path / "m.onnx")
     with pytest.raises(InputError, match="is it the right model"):
         load_model(folder, model="softmax_head")

@@ -18,7 +18,7 @@ from fedsofim.deploy.checkpoint import CHECKPOINT, save
 from fedsofim.deploy.order import Order
 from fedsofim.trained import Trained, load_model
 from hospital import write_schema, write_table
-from nodes import finish, make_node, start
+from nodes import finish, make_node, start, table_node
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime to run what was exported")
 pytestmark = [
@@ -101,22 +101,23 @@ recipe = { method = "fedsofim" }
 
 
 def test_by_three_nodes(call, tmp_path):
-    """Each node's records are what the schema makes of its own table."""
-    schema = read_schema(write_schema(tmp_path / "schema.toml"))
-    nodes = []
-    for i in range(3):
-        rows = read_table(write_table(tmp_path / f"{i}.csv", 120, seed=i), schema=schema)
-        nodes.append(make_node(tmp_path / f"n{i}", rows.x, rows.y, f"n{i}", classes=2, epsilon=8.0))
+    """Each node reads its own table by the schema; the job's folder is the model, and knows the schema."""
+    schema = write_schema(tmp_path / "schema.toml")
+    nodes = [
+        table_node(tmp_path / f"n{i}", write_table(tmp_path / f"{i}.csv", 120, seed=i), schema, f"n{i}", epsilon=8.0)
+        for i in range(3)
+    ]
     now = finish(nodes, start(nodes, Order(recipe="auto", epsilon=8.0, rounds=20)))
     (tmp_path / "job").mkdir()
     save(now, tmp_path / "job" / CHECKPOINT)
-    call("model", tmp_path / "job", "--schema", tmp_path / "schema.toml", "--out", tmp_path / "m")
     new = write_table(tmp_path / "new.csv", 60, seed=7)
-    call("predict", tmp_path / "m", new, "--out", tmp_path / "p.csv")
+    call("predict", tmp_path / "job", new, "--out", tmp_path / "p.csv")
+    call("model", tmp_path / "job", "--out", tmp_path / "m")
     model = load_model(tmp_path / "m")
     check(model, new, tmp_path / "p.csv", tmp_path)
-    numbers = now.predict(encode(schema, read_cells(new)).x)
+    numbers = now.predict(encode(read_schema(schema), read_cells(new)).x)
     assert [("well", "ill")[i] for i in numbers] == model.predict(read_cells(new)).tolist()
+    assert model.schema == read_schema(schema)
 
 
 def test_a_job_that_is_not_finished_is_no_model(capsys, monkeypatch, tmp_path):

@@ -20,6 +20,8 @@ from fedsofim.progress import SILENT, Progress
 
 _NODE_BUDGET = 10.0  # epsilon: a node answers slowly, and few trials tell only large budgets from larger ones
 _ONE_RUN_BUDGET = 5.0
+_TELLING = 200  # pairs: the victim alone has mu sqrt(3) times the promised one, which fewer trials may not tell
+FORGETFUL = "secure sum, forgetful nodes"
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ def rows(budget: Budget, *, pairs: int = TRIALS, confidence: float = 0.99, seed:
     effort: dict[str, Any] = {"pairs": pairs, "confidence": confidence, "seed": seed}
     setting = Setting(method=make("fedgd"), budget=budget)
     right = [Row(what, lambda s=s: attack(honest(s), **effort)) for what, s in _settings(setting).items()]
-    return [*right, *_special(setting, pairs, confidence, seed), *_wrong(setting, effort)]
+    forgetful = Row(FORGETFUL, lambda: _forgetful(setting, pairs, confidence), broken=True)
+    return [*right, *_special(setting, pairs, confidence, seed), *_wrong(setting, effort), forgetful]
 
 
 def _settings(plain: Setting) -> dict[str, Setting]:
@@ -77,8 +80,7 @@ def _settings(plain: Setting) -> dict[str, Setting]:
 
 def _special(plain: Setting, pairs: int, confidence: float, seed: int) -> list[Row]:
     """Deployed nodes, a secure sum, one run."""
-    deployed = replace(plain, budget=Budget(_NODE_BUDGET, plain.budget.delta), rounds=1)
-    asks = max(40, pairs // 100)
+    deployed, asks = _deployed(plain), _asks(pairs)
     once = OneRun(setting=replace(plain, method=make("fedsofim"), budget=Budget(_ONE_RUN_BUDGET, plain.budget.delta)))
     return [
         Row(
@@ -89,8 +91,26 @@ def _special(plain: Setting, pairs: int, confidence: float, seed: int) -> list[R
             "secure sum of 3 nodes, 1 round",
             lambda: attack_nodes(target_of(deployed, nodes=3), pairs=asks, confidence=confidence),
         ),
+        Row(
+            "secure sum, 3 of 4 nodes, 1 round",
+            lambda: attack_nodes(target_of(deployed, nodes=4, min_clients=3), pairs=asks, confidence=confidence),
+        ),
         Row("fedsofim, one training", lambda: attack_one_run(once, confidence=confidence, seed=seed)),
     ]
+
+
+def _deployed(plain: Setting) -> Setting:
+    return replace(plain, budget=Budget(_NODE_BUDGET, plain.budget.delta), rounds=1)
+
+
+def _asks(pairs: int) -> int:
+    return max(40, pairs // 100)
+
+
+def _forgetful(plain: Setting, pairs: int, confidence: float) -> Verdict:
+    """Nodes that help to open two sums of one request, with and without a client."""
+    target = target_of(_deployed(plain), nodes=4, min_clients=3, forgetful=True)
+    return attack_nodes(target, pairs=max(_TELLING, _asks(pairs)), confidence=confidence)
 
 
 def _wrong(plain: Setting, effort: dict[str, Any]) -> list[Row]:

@@ -7,7 +7,7 @@ the coordinator, or, for secure sums, someone who sees every masked upload and a
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 
 from fedsofim.attack.scoring import Seen
 from fedsofim.attack.setting import CLASSES, Setting, honest
+from fedsofim.attack.two_sums import Forgetful, as_seen, forgetful, helped_by
 from fedsofim.attack.verdicts import Verdict, check_effort, judged
 from fedsofim.attack.worlds import Worlds, loudest
 from fedsofim.core.phase import Phase
@@ -25,11 +26,13 @@ from fedsofim.deploy.clients import clients_of
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.node import answer, hello
 from fedsofim.deploy.order import Order
+from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.secure_sum import new_key
 from fedsofim.deploy.server import start_job
-from fedsofim.deploy.uploads import mean
-from fedsofim.deploy.wire import Arrays, Job, Request, from_bytes, to_bytes
+from fedsofim.deploy.unmasking import open_sum_of, unmasked
+from fedsofim.deploy.uploads import mean, mean_of_sum
+from fedsofim.deploy.wire import Arrays, Job, Request
 from fedsofim.errors import InputError
 from fedsofim.progress import SILENT, Progress
 
@@ -45,10 +48,24 @@ class Target:
     order: Order
     setting: Setting  # the same, as the simulator would run it: for the canary and the claim
     nodes: int = 1
+    forgetful: bool = False  # broken on purpose: nodes that reveal for every set they are told (two_sums.py)
+
+    @property
+    def can_lose(self) -> bool:
+        return self.order.min_clients is not None
 
 
-def target_of(setting: Setting, settings: tuple[tuple[str, str], ...] = (), nodes: int = 1) -> Target:
-    """The order of a setting. Nodes have the head as their model, and methods by name."""
+def target_of(
+    setting: Setting,
+    settings: tuple[tuple[str, str], ...] = (),
+    nodes: int = 1,
+    min_clients: int | None = None,
+    forgetful: bool = False,
+) -> Target:
+    """The order of a setting. Nodes have the head as their model, and methods by name.
+
+    Where `min_clients` are enough, the coordinator says that a node is lost, or asks for two sums of one request.
+    """
     order = Order(
         recipe="paper",
         method=setting.method.name,
@@ -59,8 +76,9 @@ def target_of(setting: Setting, settings: tuple[tuple[str, str], ...] = (), node
         clip=setting.clip,
         clients=nodes,
         trust="local" if nodes == 1 else "secure-sum",
+        min_clients=min_clients,
     )
-    return Target(order=order, setting=setting, nodes=nodes)
+    return Target(order=order, setting=setting, nodes=nodes, forgetful=forgetful)
 
 
 def attack_nodes(
@@ -82,6 +100,7 @@ def attack_nodes(
 def _observe(target: Target, worlds: Worlds, pairs: int, folder: Path, progress: Progress) -> Seen:
     """z and m of every pair of jobs, as trials.py has them."""
     apart, middle = _silent(target, worlds, folder)
+    alone = _alone(target, worlds, folder) if target.can_lose else {}
     length = np.linalg.norm(apart)
     both: dict[bool, list[np.ndarray]] = {True: [], False: []}
     for first in range(0, pairs, _JOBS_A_LEDGER):
@@ -89,7 +108,8 @@ def _observe(target: Target, worlds: Worlds, pairs: int, folder: Path, progress:
             policies = _policies(target, worlds, plus, folder / f"{first}{plus}", private=True)
             now = _started(target, policies)
             for job in range(first, min(first + _JOBS_A_LEDGER, pairs)):
-                rows = _job(policies, replace(now, job=replace(now.job, id=f"trial{job}")))
+                trial = replace(now, job=replace(now.job, id=f"trial{job}"))
+                rows = _opened(policies, trial, alone) if target.can_lose else _job(policies, trial)
                 both[plus].append((rows - middle) @ (apart / length))
         progress.at(min(first + _JOBS_A_LEDGER, pairs))
     z = {plus: np.stack(rows) for plus, rows in both.items()}
@@ -102,12 +122,24 @@ def _silent(target: Target, worlds: Worlds, folder: Path) -> tuple[np.ndarray, n
 
     Under secure sum these are the plain nodes' mean: a mask needs noise to be drawn, the sum does not.
     """
-    plain = replace(target, order=replace(target.order, epsilon="no-privacy", trust="local", rounds=1))
+    plain = _without_noise(target)
     answers = {}
     for plus in (True, False):
         policies = _policies(plain, worlds, plus, folder / f"silent{plus}", private=False)
         answers[plus] = _job(policies, _started(plain, policies))[0]
     return answers[True] - answers[False], (answers[True] + answers[False]) / 2
+
+
+def _alone(target: Target, worlds: Worlds, folder: Path) -> dict[str, np.ndarray]:
+    """What each node but the first adds to the mean without noise: the same in both worlds, known to the attacker."""
+    plain = _without_noise(target)
+    policies = _policies(plain, worlds, True, folder / "alone", private=False)
+    request = _started(plain, policies).request()
+    return {p.name: _asked(p, request)["upload0"].astype(np.float64).ravel() / target.nodes for p in policies[1:]}
+
+
+def _without_noise(target: Target) -> Target:
+    return replace(target, order=replace(target.order, epsilon="no-privacy", trust="local", rounds=1, min_clients=None))
 
 
 # --- nodes and their jobs -----------------------------------------------------------------------------------
@@ -130,7 +162,7 @@ def _policies(target: Target, worlds: Worlds, plus: bool, folder: Path, private:
     policies = [read_policy(folder / name / "policy.toml") for name in names]
     for policy in policies:
         policy.account.create()
-    return policies
+    return [forgetful(policy) for policy in policies] if target.forgetful else policies
 
 
 def _policy_text(target: Target, name: str, peers: dict[str, str], private: bool) -> str:
@@ -162,6 +194,28 @@ def _job(policies: Sequence[Policy], now: JobState) -> np.ndarray:
         uploads = [_asked(policy, at.request()) for policy in policies]
         released: Any = mean(at, uploads)
         rows.append(np.concatenate([np.asarray(a, np.float64).ravel() for a in jax.tree.leaves(released)]))
+    return np.stack(rows)
+
+
+def _opened(policies: Sequence[Policy], now: JobState, alone: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The same for sums that can do without some nodes: the least noise in which the coordinator gets the first one.
+
+    Either as few as are enough are said to be there, or two sums are asked for (two_sums.py). What others would add is
+    added, to have every row in the same units.
+    """
+    rows = []
+    for t in range(now.job.rounds):
+        at = replace(now, round=t)
+        uploads = {policy.name: _asked(policy, at.request()) for policy in policies}
+        if isinstance(policies[0], Forgetful):
+            total, there = as_seen(policies, at, uploads)
+        else:
+            there = list(uploads)[: now.job.min_clients]
+            few = open_sum_of(at, {name: uploads[name] for name in there})
+            assert few is not None
+            total = unmasked(few, helped_by(policies))
+        row = np.asarray(mean_of_sum(at, total, list(uploads)), np.float64).ravel()
+        rows.append(row + sum(value for name, value in alone.items() if name not in there))
     return np.stack(rows)
 
 

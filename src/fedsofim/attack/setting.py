@@ -23,7 +23,7 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.preparation import Step
 from fedsofim.core.programs import Public, read_programs
-from fedsofim.core.queries import TRUSTED
+from fedsofim.core.queries import SoftmaxGradient
 from fedsofim.core.records import block_shape
 from fedsofim.errors import InputError
 
@@ -79,9 +79,9 @@ class Engine:
 
 
 def loud_start(model: Model, features: int) -> Any:
-    """Parameters where gradients are loud: zero for closed forms, where all classes are as likely."""
+    """Parameters where gradients are loud: zero for the head, where all classes are as likely."""
     found = model.init(jax.random.key(0), (features,), CLASSES)
-    return jax.tree.map(jnp.zeros_like, found) if type(model.gradient) in TRUSTED else found
+    return jax.tree.map(jnp.zeros_like, found) if type(model.gradient) is SoftmaxGradient else found
 
 
 def honest(setting: Setting) -> Engine:

@@ -14,6 +14,7 @@ from fedsofim.cli.analysis import theory
 from fedsofim.cli.attacks import audit
 from fedsofim.cli.image_features import features
 from fedsofim.cli.limits import limit
+from fedsofim.cli.model_list import models
 from fedsofim.cli.models import model, predict
 from fedsofim.cli.partitions import partition
 from fedsofim.cli.planning import plan
@@ -33,7 +34,7 @@ app = typer.Typer(
 
 #: What may be missing, and the extra it comes with.
 EXTRAS = {"flwr": "flower", "cryptography": "flower", "pyarrow": "parquet", "torch": "torch", "onnx": "onnx",
-          "sklearn": "sklearn"}  # fmt: skip
+          "sklearn": "sklearn", "flax": "flax", "equinox": "equinox", "keras": "keras"}  # fmt: skip
 
 
 def _version(asked: bool) -> None:
@@ -52,7 +53,7 @@ def options(
 
 
 for command in (
-    run, predict, model, schema, plan, limit, theory, privacy, audit, methods, partition, features,
+    run, predict, model, schema, plan, limit, theory, privacy, audit, methods, models, partition, features,
     experiments.demo, experiments.compare, experiments.tune, experiments.report, deployment.serve,
 ):  # fmt: skip
     app.command()(command)

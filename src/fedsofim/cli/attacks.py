@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from fedsofim import models
 from fedsofim.cli.options import BudgetOptions, Json, MethodOptions, ScaleOptions, grouped
 from fedsofim.cli.tables import out as console
-from fedsofim.core.models import HEAD, make_model
+from fedsofim.core.models import HEAD
 from fedsofim.errors import InputError, one_of
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
@@ -26,11 +27,16 @@ class KindOptions:
     node: Annotated[
         int, typer.Option(help="Attack so many deployed nodes through their message path; more than 1: a secure sum.")
     ] = 0
+    min_clients: Annotated[
+        int | None, typer.Option(help="With --node: the secure sum can do with so many, and the others are lost.")
+    ] = None
     broken: Annotated[str | None, typer.Option(help="An engine broken on purpose; `--broken list` names them.")] = None
 
     def check(self) -> None:
         if sum([self.all_, self.one_run, self.node > 0, self.broken is not None]) > 1:
             raise InputError("--all, --one-run, --node and --broken are different attacks; give one of them")
+        if self.min_clients is not None and self.node < 2:
+            raise InputError("--min-clients is for a secure sum; give it with --node 2 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +143,7 @@ def _one(
         budget=asked,
         rounds=target.rounds,
         clip=target.clip,
-        model=make_model(target.model),
+        model=models.make(target.model),
         preparation=scale.steps() or (),
         features=target.features,
         records=target.records,
@@ -149,7 +155,7 @@ def _one(
     pairs = effort.trials or (ASKS if kind.node else TRIALS)
     with progress_bar(f"attacking {kind.broken or setting.method.name}", pairs) as progress:
         if kind.node:
-            nodes = target_of(setting, tuple(sorted(method.settings.items())), kind.node)
+            nodes = target_of(setting, tuple(sorted(method.settings.items())), kind.node, kind.min_clients)
             return _Single(attack_nodes(nodes, pairs=pairs, progress=progress, **sure))
         engine = broken_engine(kind.broken, setting) if kind.broken else honest(setting)
         what = f"{kind.broken} (broken on purpose)" if kind.broken else ""

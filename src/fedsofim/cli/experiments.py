@@ -80,7 +80,7 @@ def tune(
     search = Search(strategy, wanted, seed, holdout, trials)
     grids = {k: v.get("search") for k, v in read_toml(experiment).get("methods", {}).items()}
     for w in search_settings(described, search, out, experiment.parent, grids, source):
-        found = f"{w.accuracy:.2f} % on validation records, {w.settings}"
+        found = f"{w.said} on validation records, {w.settings}"
         print(f"{w.entry.label}, epsilon {in_words(w.epsilon)}: {found}")
     print(f"wrote {out}. {NOT_COVERED}")
 

@@ -26,6 +26,7 @@ def init(
     epsilon: Annotated[str, typer.Option(metavar="NUMBER", help="cap in the policy templates")] = "2.0",
     delta: Annotated[float, typer.Option(help="delta in the policy templates")] = 1e-5,
     classes: Annotated[int, typer.Option(help="classes in the policy templates")] = 10,
+    schema: Annotated[Path | None, typer.Option(help="what the nodes' tables mean: a copy for each node")] = None,
     insecure: Annotated[bool, typer.Option("--insecure", help="no certificates: for rehearsals only")] = False,
 ) -> None:
     """Write certificates, keys, policy templates and start scripts for a server and its nodes."""
@@ -36,7 +37,9 @@ def init(
     names = [f"node-{i + 1}" for i in range(nodes)]
     cap = budget_of(epsilon, delta)
     multiplier = 1.0 if cap.private else 0.0  # a cap of no-privacy is for rehearsals, which have no noise
-    terms = Terms(epsilon=stated(cap.epsilon), delta=delta, smallest_multiplier=multiplier, classes=classes)
+    terms = Terms(
+        epsilon=stated(cap.epsilon), delta=delta, smallest_multiplier=multiplier, classes=classes, schema=schema
+    )
     hand_out(folder, names, Address(host, port, insecure), terms)
     print(f"wrote {folder}: read {folder / 'README.txt'}")
 

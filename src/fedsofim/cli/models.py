@@ -9,7 +9,9 @@ from fedsofim.data.schema import read_schema
 from fedsofim.deploy.checkpoint import CHECKPOINT
 from fedsofim.errors import InputError
 from fedsofim.files import check_free_file
+from fedsofim.tasks import Task
 from fedsofim.trained import Trained, load_model
+from fedsofim.trained.measures import SAID, Measures, in_words
 from fedsofim.trained.tables import predict_file, write_predictions
 
 Own = Annotated[str | None, typer.Option("--model", help="Your own model's file, if it was trained with one.")]
@@ -17,7 +19,7 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there al
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="a model's folder")],
+    model: Annotated[Path, typer.Argument(help="a model's folder, or the folder of a federation's job")],
     table: Annotated[Path, typer.Argument(help="new records: .csv, .tsv, .parquet, or .npz with an array x")],
     out: Annotated[Path, typer.Option(help="the .csv to write: a label and the probabilities of each record")],
     own: Own = None,
@@ -25,13 +27,21 @@ def predict(
 ) -> None:
     """Predict new records with a trained model. Columns are found by their names; wrong ones are told all at once."""
     check_free_file(out, force)
-    found = predict_file(load_model(model, model=own), table)
+    found = predict_file(opened(model, None, own), table)
     write_predictions(found, out)
     for remark in found.remarks:
         typer.echo(f"note: {remark}", err=True)
     print(f"wrote {out}: {len(found.labels)} records")
-    if found.accuracy is not None:
-        print(f"the table has labels too: {found.accuracy:.2f} % are as predicted")
+    if found.measured is not None:
+        print(_agreement(found.task, found.measured))
+
+
+def _agreement(task: Task, measured: Measures) -> str:
+    """How right predictions are, where the table has the truth too."""
+    if task.by_class:
+        return f"the table has labels too: {in_words('accuracy', measured['accuracy'])} are as predicted"
+    told = ", ".join(f"{SAID[k][0].removesuffix(' (%)')} {in_words(k, v)}" for k, v in measured.items())
+    return f"the table has the truth too: {told}"
 
 
 def model(

@@ -15,17 +15,19 @@ from typing import Annotated, Any, cast, get_args, get_type_hints
 import typer
 
 from fedsofim import methods
+from fedsofim.cli.model_options import ModelOptions
 from fedsofim.core.budget import WITHOUT, Budget, budget_of
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
-from fedsofim.core.models import HEAD, make_model
 from fedsofim.core.plan import Trust
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.public_statistics import standardize_public
 from fedsofim.errors import InputError, one_of
 from fedsofim.recipes import Choices, settings_in
+from fedsofim.settings import parse_pairs
 from fedsofim.simulation.training import choices_for
+from fedsofim.tasks import KINDS, NUMBERS, Task
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -92,7 +94,7 @@ class MethodOptions:
 
     @property
     def settings(self) -> dict[str, str]:
-        return methods.parse_settings(self.set_ or [])
+        return parse_pairs(self.set_ or [])
 
     def make(self, epsilon: float | None) -> Method:
         return methods.make(methods.spelled(self.method or METHOD), self.settings, epsilon)
@@ -128,7 +130,21 @@ class DataOptions:
     schema: Annotated[Path | None, typer.Option(help="What a table's columns mean; `fedsofim schema` drafts one.")] = (
         None
     )
-    label: Annotated[str | None, typer.Option(help="The column of a table that holds the labels.")] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option(help="The column of a table that holds the labels; repeatable with --task labels."),
+    ] = None
+    task: Annotated[
+        str | None,
+        typer.Option(show_default="classes", help=f"What is learned of your own data: {', '.join(KINDS)}."),
+    ] = None
+    target_range: Annotated[
+        str | None,
+        typer.Option(metavar="LOW,HIGH", help="Public range of what is predicted, for --task numbers or counts."),
+    ] = None
+    huber: Annotated[
+        float | None, typer.Option(help="For --task numbers: the error beyond which the loss is a straight line.")
+    ] = None
     drop: Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")] = None
     test: Annotated[Path | None, typer.Option(help="A file with the test set, for your own data.")] = None
     holdout: Annotated[float, typer.Option(help="Part of your own records held out where there is no test set.")] = 0.2
@@ -137,6 +153,13 @@ class DataOptions:
     ] = None
     source: Annotated[Path | None, typer.Option(help="A local copy of a dataset known by name.")] = None
 
+    @property
+    def asked(self) -> Task | None:
+        """The task that was asked for; None: the schema's, or classes."""
+        if self.task is None and self.target_range is None and self.huber is None:
+            return None
+        return Task(self.task or NUMBERS, read_range(self.target_range), self.huber)
+
     def load(self) -> Dataset:
         if self.dataset is not None and self.clients_from is not None:
             raise InputError("--dataset and --clients-from are two sources of records; give one of them")
@@ -144,6 +167,7 @@ class DataOptions:
             None if self.clients_from else self.dataset or DATASET,
             schema=self.schema,
             label=self.label,
+            task=self.asked,
             drop=self.drop or (),
             test=self.test,
             holdout=self.holdout,
@@ -152,11 +176,29 @@ class DataOptions:
         )
 
 
+def read_range(text: str | None) -> tuple[float, float] | None:
+    """LOW,HIGH as people write it.
+
+    >>> read_range("-5,5")
+    (-5.0, 5.0)
+    """
+    if text is None:
+        return None
+    try:
+        low, high = (float(end) for end in text.split(","))
+    except ValueError:
+        raise InputError(f"--target-range is {text!r}; expected LOW,HIGH, for example 0,100") from None
+    return low, high
+
+
 @dataclass(frozen=True, kw_only=True)
 class DealOptions:
     clients: Annotated[int | None, typer.Option(show_default="20", help="Number of clients n.")] = None
     partition: Annotated[
-        str | None, typer.Option(show_default="dirichlet", help="How records are dealt to clients: iid or dirichlet.")
+        str | None,
+        typer.Option(
+            show_default="dirichlet, or iid without classes", help="How records are dealt to clients: iid or dirichlet."
+        ),
     ] = None
     alpha: Annotated[
         float | None, typer.Option(show_default="0.5", help="Dirichlet concentration; small is uneven.")
@@ -179,7 +221,9 @@ class DealOptions:
         if dataset.owner is not None:
             self.refuse()
             return by_owner(dataset)
-        return split(dataset, **self.given, min_size=min_size, iid=self.partition == "iid")
+        return split(
+            dataset, **self.given, min_size=min_size, iid=None if self.partition is None else self.partition == "iid"
+        )
 
     def refuse(self) -> None:
         """Records that are at their clients already are not dealt again."""
@@ -190,7 +234,7 @@ class DealOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainOptions:
+class TrainOptions(ModelOptions):
     recipe: Annotated[
         str,
         typer.Option(help="auto: the recommended choices for this budget; paper: the paper's protocol."),
@@ -208,18 +252,17 @@ class TrainOptions:
             show_default=_AS_CHOSEN, help="uniform (every client alike, the paper) or size (every record alike)."
         ),
     ] = None
-    model: Annotated[str, typer.Option(help="A model's name, or your own ./mine.py.")] = HEAD
     seed: Annotated[int, typer.Option(help="Seed of the initial weights and of the noise.")] = 0
 
     def arguments(self) -> dict[str, Any]:
         """As `train` takes them."""
         same = {name: getattr(self, name) for name in ("recipe", "rounds", "clip", "trust", "weights", "seed")}
-        return same | {"model": None if self.model == HEAD else make_model(self.model)}
+        return same | {"model": self.made}
 
     def chosen(self, dealt: Split, budget: Budget) -> Choices:
         """What the recipe chooses for this data."""
         trust = cast(Trust, one_of("trust", self.trust, get_args(Trust)))
-        return choices_for(dealt, budget, recipe=self.recipe, trust=trust, head=self.model == HEAD)
+        return choices_for(dealt, budget, recipe=self.recipe, trust=trust, model=self.made)
 
 
 @dataclass(frozen=True, kw_only=True)

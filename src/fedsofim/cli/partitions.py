@@ -8,7 +8,7 @@ import typer
 
 from fedsofim.cli import tables
 from fedsofim.cli.options import DataOptions, DealOptions, Json, grouped
-from fedsofim.data.partition import statistics
+from fedsofim.data.partition import statistics_of
 
 
 @grouped
@@ -23,7 +23,7 @@ def partition(
 ) -> None:
     """Show who would hold how many records of each class, and how uneven that is."""
     split = deal.deal(data, min_size)
-    stats = statistics(split.dataset.y_train, split.parts, split.dataset.classes)
+    stats = statistics_of(split)
     if out is not None:
         tables.write_counts(stats, out)
     if json_:

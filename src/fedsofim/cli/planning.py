@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from fedsofim.cli.analysis import sizes_of
+from fedsofim.cli.model_options import ModelOptions
 from fedsofim.cli.options import BudgetOptions, Json, grouped
 from fedsofim.cli.tables import out
 from fedsofim.core.plan import Trust
@@ -44,6 +45,7 @@ class FederationOptions:
 def plan(
     federation: FederationOptions,
     budget: BudgetOptions,
+    model: ModelOptions,
     ceiling: Annotated[
         float | None, typer.Option(help="Accuracy in percent without noise, if you know it from public data.")
     ] = None,
@@ -60,7 +62,7 @@ def plan(
     if ceiling is not None and not 0 < ceiling <= 100:
         raise InputError(f"ceiling is {ceiling!r}; expected an accuracy in percent")
     table = measured_cells() if cells is None else read_cells(cells)
-    found = planned(federation.situation(budget), table, ceiling)
+    found = planned(federation.situation(budget), table, ceiling, model.made)
     if picture is not None:
         draw_plan(found, table, picture)
     summary: dict[str, Any] = found.summary() | {"mbit": mbit}
@@ -78,10 +80,14 @@ def show(found: Planned, summary: dict[str, Any]) -> None:
         f"{len(s.sizes)} clients, {sum(s.sizes):,} records of {s.shape[0]} features, {s.classes} classes, {s.budget}; "
         "recipe auto, no record read"
     )
+    if (how := summary["modes"][0]["formed"].get("gradient")) is not None:
+        out.print(f"model {summary['model']}: {how}", highlight=False)
     _modes(summary)
     _changes(found, summary)
     if not summary["modes"][0]["expected"]["by_dataset"]:
-        out.print("[bold]no range[/]: this is louder than anything that was measured, so expect little")
+        louder = "this is louder than anything that was measured, so expect little"
+        other = "accuracy, and what gradients to expect, were measured for the linear model only (docs/models.md)"
+        out.print(f"[bold]no range[/]: {louder if s.head else other}")
         return
     out.print("the range is that of the nearest shapes measured; what accuracy is left depends on your data:")
     for e in summary["modes"][0]["expected"]["by_dataset"]:
@@ -109,7 +115,7 @@ def _modes(summary: dict[str, Any]) -> None:
         "lost to noise": lambda m: _range(m["expected"]["lost_to_noise"]),
         "bytes up, bytes down": lambda m: f"{m['bytes_up']:,}, {m['bytes_down']:,}",
         f"seconds of transfer at {summary['mbit']:g} Mbit/s": lambda m: f"{m['seconds_of_transfer_a_round']:.3g}",
-        "seconds of products, largest client": lambda m: f"{summary['seconds_of_products_a_round_here']:.2g}",
+        "seconds of products, largest client": lambda m: _seconds(summary["seconds_of_products_a_round_here"]),
     }
     for name, told in lines.items():
         table.add_row(name, *(told(m) for m in summary["modes"]))
@@ -131,6 +137,10 @@ def _changes(found: Planned, summary: dict[str, Any]) -> None:
 
 def _range(pair: list[float] | None) -> str:
     return "-" if pair is None else f"{pair[0]:.1f} to {pair[1]:.1f}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2g}"
 
 
 def _worth(rounds: float | None) -> str:

@@ -30,6 +30,9 @@ def privacy(
     trust: Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")] = (
         "local"
     ),
+    min_clients: Annotated[
+        int | None, typer.Option(help="Under secure-sum: with how many clients a round can do; left out: all.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Price a method: the noise a budget needs, or (--sigma-g) the epsilon a noise level spends."""
@@ -47,6 +50,7 @@ def privacy(
         rounds=rounds,
         clip=clip,
         trust=cast(Any, trust),
+        min_clients=min_clients,
         multiplier=None if sigma_g is None else sigma_g / clients**0.5,
     )
     summary = {"method": plan.method.name, "clients": clients, **privacy_summary(plan)}

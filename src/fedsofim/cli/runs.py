@@ -1,7 +1,6 @@
 """`fedsofim run`: one method under one budget in the simulator."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,7 @@ from fedsofim.cli.options import (
     TrainOptions,
     grouped,
 )
-from fedsofim.core.models import HEAD
+from fedsofim.cli.whom_options import WhomOptions
 from fedsofim.files import check_free
 from fedsofim.progress import progress_bar
 from fedsofim.simulation.run import RESULT
@@ -37,6 +36,7 @@ def run(
     deal: DealOptions,
     training: TrainOptions,
     scale: ScaleOptions,
+    whom: WhomOptions,
     out: Annotated[Path | None, typer.Option(help="Folder for the model, result.json and curve.png.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite what --out holds already.")] = False,
     json_: Json = False,
@@ -45,13 +45,15 @@ def run(
     if out is not None:
         check_free(out, WRITTEN, force)
     asked = budget.budget()
-    steps, split = scale.steps(), scale.apply(deal.deal(data))
+    steps, split = scale.steps(), whom.protecting(scale.apply(deal.deal(data)))
     chosen = training.chosen(split, asked)
     made = method.make_in(chosen, asked.epsilon)
     with progress_bar(f"{made.name} on {split.dataset.name}", training.rounds or chosen.rounds) as progress:
-        result = train(split, made, asked, **training.arguments(), preparation=steps, progress=progress)
+        result = train(
+            split, made, asked, **training.arguments(), preparation=steps, participants=whom.participants,
+            batch_rate=whom.batch_rate, progress=progress,
+        )  # fmt: skip
     if out is not None:
-        result = replace(result, model_name="" if training.model == HEAD else training.model)
         result.save(out, force=True)  # looked at before training
         result.plot(out / CURVE)
     if json_:

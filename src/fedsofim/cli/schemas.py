@@ -12,7 +12,10 @@ from fedsofim.errors import InputError
 
 def schema(
     table: Annotated[Path, typer.Argument(help="a .csv, .tsv or .parquet file")],
-    label: Annotated[str | None, typer.Option(show_default="label", help="The column that holds the labels.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(show_default="label", help="The column that holds the labels; several: labels at once."),
+    ] = None,
 ) -> None:
     """Draft a schema of a table on stdout, to be completed; what was read off the records is marked."""
     if not table.is_file():

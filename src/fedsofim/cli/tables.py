@@ -8,21 +8,25 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fedsofim.core.budget import WITHOUT, in_words
+from fedsofim.core.budget import WITHOUT
+from fedsofim.core.budget import in_words as budget_in_words
 from fedsofim.data.partition import Split, Statistics
 from fedsofim.files import write_text
+from fedsofim.protection import PROTECTED
+from fedsofim.trained.measures import SAID, in_words
 
 out = Console(soft_wrap=True)
 
 
 def result(run: Any) -> None:
-    """One run: accuracy by round and what it cost."""
+    """One run: accuracy, or RMSE, by round and what it cost."""
     summary = run.summary()
+    score = summary[summary["metric"]]
     table = Table(title=f"{summary['method']} on {summary['dataset']} ({summary['partition']}), seed {summary['seed']}")
-    shown = spread_out(list(summary["accuracy"]), max(1, (out.width - 1) // 12))
+    shown = spread_out(list(score), max(1, (out.width - 1) // 12))
     for t in shown:
         table.add_column(f"round {t}", justify="right", no_wrap=True)
-    table.add_row(*(f"{summary['accuracy'][t]:.2f}" for t in shown))
+    table.add_row(*(in_words(summary["metric"], score[t]).removesuffix(" %") for t in shown))
     out.print(table)
     served(summary)
     choices(summary)
@@ -42,18 +46,31 @@ def spread_out(values: list[Any], most: int) -> list[Any]:
 
 
 def served(summary: dict[str, Any]) -> None:
-    """The final accuracy in a line of its own, beside what costs nothing, and who is served worst."""
+    """The one number of the task in a line of its own, beside what costs nothing; every other measure in the same way;
+    and who is served worst."""
+    metric, kind = summary["metric"], summary["task"]["kind"]
+    alone = "the commonest class alone" if metric == "accuracy" else "their mean alone"
+    name = "accuracy" if metric == "accuracy" else "RMSE"
     out.print(
-        f"[bold]final accuracy {summary['final_accuracy']:.2f} %[/] after round {summary['rounds']}; the commonest "
-        f"class alone: {summary['majority_accuracy']:.2f} %",
+        f"[bold]final {name} {in_words(metric, summary[f'final_{metric}'])}[/] after round {summary['rounds']}; "
+        f"{alone}: {in_words(metric, summary['baseline'][metric])}",
         highlight=False,
     )
+    rest = [k for k in summary["measures"] if k != metric]
+    told = ", ".join(f"{SAID[k][0].removesuffix(' (%)')} {_beside(summary, k)}" for k in rest)
+    out.print(f"{told} (in brackets: of a constant answer)", highlight=False)
     known = {k: r for k, r in summary["recall"].items() if r is not None}
-    worst, best = min(known, key=lambda k: known[k]), max(known, key=lambda k: known[k])
-    out.print(f"by class: from {known[worst]:.2f} % ({worst}) to {known[best]:.2f} % ({best})", highlight=False)
+    if known:
+        worst, best = min(known, key=lambda k: known[k]), max(known, key=lambda k: known[k])
+        by = "by label, of those that have it" if kind == "labels" else "by class"
+        out.print(f"{by}: from {known[worst]:.2f} % ({worst}) to {known[best]:.2f} % ({best})", highlight=False)
     for column, values in summary["groups"].items():
-        told = ", ".join(f"{group} {a:.2f} % of {n}" for group, (a, n) in values.items())
+        told = ", ".join(f"{group} {in_words(metric, a)} of {n}" for group, (a, n) in values.items())
         out.print(f"by {column}: {told}", highlight=False)
+
+
+def _beside(summary: dict[str, Any], measure: str) -> str:
+    return f"{in_words(measure, summary['measures'][measure])} ({in_words(measure, summary['baseline'][measure])})"
 
 
 def choices(summary: dict[str, Any]) -> None:
@@ -85,9 +102,9 @@ def prices(summary: dict[str, Any]) -> None:
         table.add_row(c["what"], str(c["releases"]), part, cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
     out.print(table)
     mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
-    spent = f"epsilon = {in_words(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
-    bare = summary["epsilon"] == WITHOUT
-    out.print(f"{WITHOUT}: nothing is promised" if bare else f"{spent} (replace one record, {summary['trust']} trust)")
+    spent = f"epsilon = {budget_in_words(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
+    bare, protected = summary["epsilon"] == WITHOUT, summary.get("protects", PROTECTED["record"])
+    out.print(f"{WITHOUT}: nothing is promised" if bare else f"{spent} (replace {protected}, {summary['trust']} trust)")
     std = summary.get("noise_std")
     noise = "" if std is None else f", noise per coordinate of the average = {std:.6g}"
     out.print(f"sigma_g = {summary['sigma_g']:.4f} (paper's convention){noise}")
@@ -107,6 +124,21 @@ def methods(described: list[dict[str, Any]]) -> None:
         out.print(f"    releases in 70 rounds: {released}; client memory: {m['memory']}", highlight=False)
         if m["presets"]:
             out.print(f"    presets: {', '.join(m['presets'])}", highlight=False)
+
+
+def models(described: list[dict[str, Any]]) -> None:
+    """Each model as a short paragraph."""
+    for m in described:
+        out.print(f"[bold]{m['name']}[/]: {m['about']}", highlight=False)
+        values = ", ".join(f"{k}={_setting(v)}" for k, v in m["parameters"].items())
+        out.print(f"    parameters: {values or 'none'}", highlight=False)
+        if m["numbers"] is not None:
+            out.print(f"    for 64 features and 10 classes: {m['numbers']:,} numbers; {m['formed']}", highlight=False)
+
+
+def _setting(value: Any) -> str:
+    """As --set-model takes it."""
+    return "auto" if value is None else ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def split(dealt: Split, stats: Statistics) -> None:

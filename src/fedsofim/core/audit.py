@@ -62,10 +62,22 @@ class Program:
         return jax.tree.unflatten(self.outputs, flat)
 
 
-def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, phase: Phase) -> Program:
+def audit_program(
+    client: Callable,
+    model: Model,
+    inputs: Inputs,
+    facts: Facts,
+    phase: Phase,
+    *,
+    times: int | None = None,
+    units: bool = False,
+    declared: tuple[Any, ...] | None = None,
+) -> Program:
     """Trace client(door, params, state, memory) -> (upload, memory), price it for its phase of a run, or refuse it.
 
-    `inputs` are shapes only: no record is needed to price a program.
+    `inputs` are shapes only: no record is needed to price a program. `times`: how often a client runs
+    it (None: in every round of its phase). `units`: records are laid out by unit (unit.py).
+    `declared`: arrays that the model says are public, as they were before any program ran.
     """
 
     check_takes("the client's program", client, "door", "params", "state", "memory")
@@ -78,6 +90,7 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
             _index=i.index,
             _stds=i.stds,
             _sites=[],
+            _units=units,
             size=i.size,
             round=i.round,
             facts=facts._replace(noise_std=i.noise_std),
@@ -85,8 +98,9 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
         returned = client(door, i.params, i.state, i.memory)
         return pair("the client", returned, "the upload, and the memory the client keeps")
 
+    declared = declared_by(model) if declared is None else declared  # before a stranger's program runs
     closed, out = _traced(program, inputs)
-    walk = Walk()
+    walk = Walk(declared=declared)
     given = walk.inputs((f.name, getattr(inputs, f.name)) for f in fields(Inputs))
     values = walk.jaxpr(closed.jaxpr, closed.consts, given, ())
     walk.check_numbers()
@@ -94,8 +108,14 @@ def audit_program(client: Callable, model: Model, inputs: Inputs, facts: Facts, 
         for taint in (RECORDS, KEY):
             if taint in value.taint:
                 raise Refused(f"{name} depends on the {taint} other than through a release; {REMEDY[taint]}")
-    charges = tuple(_charge(site, times, phase, facts.rounds) for site, times in walk.releases)
+    often = phase.times(facts.rounds) if times is None else times
+    charges = tuple(_charge(site, count, phase, often) for site, count in walk.releases)
     return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases), phase)
+
+
+def declared_by(model: Model) -> tuple[Any, ...]:
+    """Arrays that a model closes over and says are public."""
+    return () if model.fixed is None else tuple(model.fixed.arrays)
 
 
 def _traced(program: Callable, inputs: Inputs) -> tuple[ClosedJaxpr, Any]:
@@ -153,8 +173,7 @@ def pair(who: str, returned: Any, expected: str) -> tuple[Any, Any]:
 
 
 def _charge(site: Site, times: int, phase: Phase, rounds: int) -> Charge:
-    """The price of one site over the run."""
-    rounds = phase.times(rounds)
+    """The price over the run of one site that stands in a program that is run in so many rounds."""
     if site.sample < 1 and not isinstance(site.noise, Independent):
         raise Refused(
             f"the release '{site.label}' samples records under noise laid out over the rounds; no accountant here "

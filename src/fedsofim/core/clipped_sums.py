@@ -1,10 +1,11 @@
-"""Clipped sums of every client at once, by the fused C++ pass or by XLA, and the noise on them.
+"""Clipped sums of every client at once, by the fused C++ pass, by XLA or by torch, and the noise on them.
 
 Formal guarantee of `client_sums`, with its proof: queries.py. What the two paths round, and where: docs/clipping.md.
 """
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 from fedsofim.core.clipping import guarded
 from fedsofim.core.lattice import Lattice, Pair, Whole
 from fedsofim.core.mechanisms import Mechanism, draw_tree
-from fedsofim.core.queries import Query, SoftmaxGradient
+from fedsofim.core.queries import Query, SoftmaxGradient, TorchGradient
 from fedsofim.core.records import Records
 from fedsofim.errors import Refused
 from fedsofim.native import sums as native_sums
@@ -38,7 +39,8 @@ def client_sums(
         how = {"one_each": batched[0], "clients": clients, "clip": guarded(clip)}
         return [Pair(*native_sums.fused_sums(consts[0], *records, **how))]
     records, scale = _unit_weights(records)
-    pairs = _by_xla(query, consts, batched, records, clients, clip)
+    by = query.client_sums if type(query) is TorchGradient else partial(_by_xla, query)
+    pairs = by(consts, batched, records, clients, clip)
     return jax.tree.map(lambda a: a * scale.astype(a.dtype), pairs)
 
 
@@ -46,7 +48,7 @@ def _by_xla(
     query: Any, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float
 ) -> list[Pair]:
     outputs = query.outputs([c[0] if b else c for c, b in zip(consts, batched, strict=True)])
-    blocks, size = records.y.shape
+    blocks, size = records.weight.shape
     lattice = Lattice(clip=clip, records=blocks * size, groups=blocks * query.groups(size))
     _check(lattice, query.ratio, outputs)
     if query.wide:

@@ -8,6 +8,8 @@ import jax
 from fedsofim.core.audit import Inputs
 from fedsofim.core.records import Records
 
+_GROUPS = 2**30  # folded into the run's key with a group's number: apart from every client's
+
 
 class Carry(NamedTuple):
     """Everything that goes from one round to the next."""
@@ -28,6 +30,13 @@ class Cohort:
     stds: jax.Array  # noise std of each release site
     noise_std: jax.Array  # per coordinate of the averaged release
     key: jax.Array  # of all noise in the run
+
+    def group(self, number: Any) -> "Cohort":
+        """One of the groups of clients that take turns, where all arrays but the key hold one row for each."""
+        rows = [self.records, self.sizes, self.weights, self.stds, self.noise_std]
+        records, sizes, weights, stds, noise_std = jax.tree.map(lambda a: a[number], rows)
+        key = jax.random.fold_in(self.key, _GROUPS + number)
+        return Cohort(records=records, sizes=sizes, weights=weights, stds=stds, noise_std=noise_std, key=key)
 
     def inputs(self, carry: Carry, t: Any, *, memory: Any, key: Any, index: Any, size: Any) -> Inputs:
         """What one client's program takes in round t."""

@@ -10,16 +10,27 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from fedsofim.core.mechanisms import Mechanism, Mischarged
 from fedsofim.core.models import Model
 from fedsofim.core.opening import opened
-from fedsofim.core.queries import TRUSTED, PerRecord, Query, SecondMoment, matrix_of
+from fedsofim.core.queries import (
+    TRUSTED,
+    PerRecord,
+    Query,
+    SecondMoment,
+    SoftmaxGradient,
+    TorchGradient,
+    half_of,
+    matrix_of,
+)
 from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release
 from fedsofim.core.site import Site, check_clip, own_site
+from fedsofim.core.unit import head_gradient, mean_over_unit, total_loss
 from fedsofim.core.units import AS_THEY_COME, Units
-from fedsofim.errors import InputError, expect_whole
+from fedsofim.errors import InputError, Refused, expect_whole
 
 
 class Facts(NamedTuple):
@@ -30,6 +41,8 @@ class Facts(NamedTuple):
     clip: float
     noise_std: Any  # per coordinate of the averaged release, as calibrated
     units: Units = AS_THEY_COME
+    groups: int = 1  # of clients that take turns (participation.py): one of them answers in a round
+    batch_rate: float = 1.0  # with which each record takes part in a gradient, drawn afresh and kept secret
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +51,8 @@ class Door:
 
     Formal guarantee: if everything a program returns was computed from its public inputs and the results of
     `sum`, `gradient` and `second_moment` (the audit checks that), then replacing one record of the client
-    changes the law of what it returns no more than Gaussian noise of the calibrated std hides.
+    changes the law of what it returns no more than Gaussian noise of the calibrated std hides. Where records are laid
+    out by unit (unit.py), read "unit" for "record".
     """
 
     _records: Records
@@ -47,8 +61,9 @@ class Door:
     _index: Any
     _stds: Any
     _sites: list[None]  # its length numbers the calls; shared with the doors inside scans
+    _units: bool = False  # is a "record" a unit of several (unit.py)?
     size: Any  # |D_i|: public
-    round: Any
+    round: Any  # how often this client was asked before
     facts: Facts
 
     def gradient(
@@ -57,24 +72,41 @@ class Door:
         *,
         clip: float | None = None,
         noise: float | Mechanism = 1.0,
-        sample: float = 1.0,
+        sample: float | None = None,
         share: float | None = None,
     ):
-        """Σ_j clip(∇loss(params; x_j, y_j)) + noise, shaped like params."""
+        """Σ_j clip(∇loss(params; x_j, y_j)) + noise, shaped like params; over `batch` of the records, in expectation.
+
+        `sample`: with which probability each record takes part; None: the run's batch rate.
+        """
+        rate = self.facts.batch_rate if sample is None else sample
+        how: dict[str, Any] = {"clip": clip, "noise": noise, "sample": rate, "share": share}
         closed = self._model.gradient
-        if closed is not None and type(closed) in TRUSTED:
-            theta = _only_leaf(params, self._records.x.shape[2:])
-            (out,) = self._release("gradient", closed, [theta], clip=clip, noise=noise, sample=sample, share=share)
-            return jax.tree.unflatten(jax.tree.structure(params), [out.astype(theta.dtype)])
-        loss = self._model.loss
-        return self.sum(
-            lambda x, y: jax.grad(loss)(params, x, y),
-            clip=clip,
-            noise=noise,
-            sample=sample,
-            share=share,
-            label="gradient",
-        )
+        if closed is None or type(closed) not in TRUSTED:
+            loss = total_loss(self._model.loss) if self._units else self._model.loss
+            return self._summed("gradient", self._trace(lambda x, y: jax.grad(loss)(params, x, y)), **how)
+        if self._units:
+            return self._summed("gradient", self._unit_head(params), **how)
+        leaves = jax.tree.leaves(params)
+        if type(closed) is SoftmaxGradient:
+            _check_only_leaf(leaves, self._records.x.shape[2:])
+        if type(closed) is TorchGradient:
+            closed.check(leaves, *self._record())
+        out = self._release("gradient", closed, leaves, **how)
+        given = [o.astype(leaf.dtype) for o, leaf in zip(out, leaves, strict=True)]
+        return jax.tree.unflatten(jax.tree.structure(params), given)
+
+    def _unit_head(self, params: Any) -> tuple[PerRecord, list, Any]:
+        """The gradient of a head over all that a unit holds."""
+        if type(self._model.gradient) is not SoftmaxGradient:
+            raise Refused("a torch module's gradients are formed record by record; protect records (unit 'record')")
+        _check_only_leaf(jax.tree.leaves(params), self._records.x.shape[3:])
+        return self._trace(lambda x, y: jax.tree.map(lambda t: head_gradient(t, x, y), params))
+
+    @property
+    def batch(self) -> Any:
+        """How many records a gradient is over, in expectation: what its mean divides by."""
+        return self.size if self.facts.batch_rate == 1 else self.facts.batch_rate * self.size
 
     def sum(
         self,
@@ -87,8 +119,12 @@ class Door:
         label: str = "sum",
     ):
         """Σ_j clip(fn(x_j, y_j)) + noise: fn maps one record to a pytree, clipped over all leaves jointly."""
-        query, consts, tree = self._trace(fn)
-        out = self._release(label, query, consts, clip=clip, noise=noise, sample=sample, share=share)
+        traced = self._trace(mean_over_unit(fn) if self._units else fn)
+        return self._summed(label, traced, clip=clip, noise=noise, sample=sample, share=share)
+
+    def _summed(self, label: str, traced: tuple[PerRecord, list, Any], **how: Any) -> Any:
+        query, consts, tree = traced
+        out = self._release(label, query, consts, **how)
         return jax.tree.unflatten(tree, [o.astype(s.dtype) for o, s in zip(out, query.shapes, strict=True)])
 
     def second_moment(
@@ -100,8 +136,15 @@ class Door:
         share: float | None = None,
         label: str = "second moment",
     ):
-        """Σ_j v_j v_jᵀ + symmetric noise, v_j = fn(x_j, y_j) clipped to norm `clip`: sensitivity sqrt(2)·clip²."""
+        """Σ_j v_j v_jᵀ + symmetric noise, v_j = fn(x_j, y_j) clipped to norm `clip`: sensitivity sqrt(2)·clip².
+
+        A unit gives the mean of its records' v vᵀ, clipped to clip²: a sum like any other, of sensitivity 2·clip².
+        """
         check_clip(clip, unpaid=type(noise) is Mischarged)
+        if self._units:
+            traced = self._trace(mean_over_unit(lambda x, y: _half_of_square(fn(x, y))))
+            half = self._summed(label, traced, clip=float(clip) ** 2, noise=noise, sample=1.0, share=share)
+            return matrix_of(half)
         query, consts, _ = self._trace(fn)
         if len(query.shapes) != 1 or len(query.shapes[0].shape) != 1:
             raise InputError(f"second_moment needs one vector per record; the function returned {query.shapes}")
@@ -122,9 +165,12 @@ class Door:
 
     def _trace(self, fn: Callable) -> tuple[PerRecord, list, Any]:
         """The per-record function as a query, and what it closes over; only what the audit knows may stand in it."""
+        return PerRecord.trace(opened(fn), *self._record())
+
+    def _record(self) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
+        """The shapes of one record and its label."""
         x, y = self._records.x, self._records.y
-        record = jax.ShapeDtypeStruct(x.shape[2:], x.dtype), jax.ShapeDtypeStruct((), y.dtype)
-        return PerRecord.trace(opened(fn), *record)
+        return jax.ShapeDtypeStruct(x.shape[2:], x.dtype), jax.ShapeDtypeStruct(y.shape[2:], y.dtype)
 
     def _next_key(self):
         self._sites.append(None)
@@ -155,13 +201,17 @@ class Door:
         return dp_release.bind(key, self.round, self._index, self._stds, *self._records, *consts, site=own)
 
 
-def _only_leaf(params: Any, shape: tuple[int, ...]) -> Any:
+def _half_of_square(v: Any) -> jax.Array:
+    if getattr(v, "ndim", None) != 1:
+        raise InputError(f"second_moment needs one vector per record; the function returned {jax.tree.map(type, v)}")
+    return half_of(jnp.outer(v, v))
+
+
+def _check_only_leaf(leaves: Sequence, shape: tuple[int, ...]) -> None:
     """The one array (features + 1, classes) that the closed form of the head's gradient is about."""
-    leaves = jax.tree.leaves(params)
     if len(leaves) != 1 or len(shape) != 1 or leaves[0].ndim != 2 or leaves[0].shape[0] != shape[0] + 1:
         found = ", ".join(str(leaf.shape) for leaf in leaves)
         raise InputError(
             f"the closed form of the head's gradient got parameters of shape {found} for records of shape {shape}; "
             "expected one array (features + 1, classes). Leave out the model's `gradient`; its loss is differentiated"
         )
-    return leaves[0]

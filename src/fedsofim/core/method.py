@@ -80,12 +80,13 @@ class OneGradient:
     """
 
     noise: Mechanism | Callable[[int], Mechanism] = Independent()  # or made from the number of rounds
-    sample: float = 1.0
+    sample: float | None = None  # None: the run's batch rate
 
     def __call__(self, door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
         noise = self.noise(door.facts.rounds) if callable(self.noise) else self.noise
         total = door.gradient(params, noise=noise, sample=self.sample)
-        return jax.tree.map(lambda s: s / (self.sample * door.size), total), memory
+        count = door.batch if self.sample is None else self.sample * door.size
+        return jax.tree.map(lambda s: s / count, total), memory
 
 
 def server_method(

@@ -1,46 +1,68 @@
 """Models: how parameters start, what a record's loss is, what is predicted.
 
-`softmax_head` is the paper's linear head, with its gradient in closed form. Any other JAX loss works through
-`Model(init, loss, logits)`; its per-record gradients are not formed where they are outer products (leaves.py).
+`softmax_head` is the paper's linear head, with its gradient in closed form, and `linear(task)` the same for
+other tasks. Their losses are in losses.py: `loss_of(task)` serves any model. Any other JAX loss works through
+`Model(init, loss, logits)`; its per-record gradients are not formed where they are outer products (leaves.py). Those
+that are known by name are in models/.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from fedsofim import extensions
+from fedsofim.core.losses import loss_of, measured
 from fedsofim.core.normals import normal
-from fedsofim.core.queries import Query, SoftmaxGradient
-from fedsofim.errors import unknown
+from fedsofim.core.queries import Query, SoftmaxGradient, TorchGradient
+from fedsofim.tasks import CLASSES, Task
 
-HEAD = "softmax_head"  # the model a run has unless told otherwise
+HEAD = "linear"  # the model a run has unless told otherwise
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed:
+    """Arrays that a model's functions close over: numbers of a pretrained module that are not learned, for example.
+
+    Whoever makes a model says by this that they are public, as it says of what `init` starts from. The audit lets
+    these very arrays into a client's program, and no other.
+    """
+
+    arrays: tuple[jax.Array, ...] = ()
+
+
+#: Added ones too, mixed ones; as many as there were and each in its place (pixels); or nothing but what they were.
+Takes = Literal["any features", "as many features", "records as they are"]
 
 
 class Model(NamedTuple):
     """Pure functions of parameters; `x` is one record in `loss` and a batch in `logits`."""
 
-    init: Callable[[jax.Array, tuple[int, ...], int], Any]  # key, shape of one record, classes
+    init: Callable[[jax.Array, tuple[int, ...], int], Any]  # key, shape of one record, outputs (of classes: how many)
     loss: Callable[[Any, jax.Array, jax.Array], jax.Array]
     logits: Callable[[Any, jax.Array], jax.Array]
     gradient: Query | None = None  # a closed form of the clipped sum; only the library's own are accepted
+    outputs: Callable[[Any, jax.Array], jax.Array] | None = None  # of one record; where given, the loss is the task's
+    name: str = ""  # of those that are made by name (models/), and what they were made with: to make them again
+    settings: tuple[tuple[str, Any], ...] = ()
+    takes: Takes = "any features"  # what a recipe may do to records before the model sees them
+    fixed: Fixed | None = None  # public arrays that the functions close over
+    module: Callable[[Any], Any] | None = None  # parameters as a module of the library that the model is from
 
 
-@lru_cache(maxsize=16)  # one object per setting, so that compiled runs are shared
 def softmax_head(init_scale: float = 0.5) -> Model:
     """Linear softmax with bias on p features: theta of shape (p+1, C), the bias in the last row.
 
     theta_0 ~ N(0, (init_scale·sqrt(2/(p+1+C)))²), as in the paper's experiments.
     """
+    return _softmax_head(init_scale)
 
-    def init(key: jax.Array, shape: tuple[int, ...], classes: int) -> jax.Array:
-        rows = shape[0] + 1
-        std = init_scale * (2.0 / (rows + classes)) ** 0.5
-        # the barrier keeps XLA from merging std with a factor of the normals: published runs start from two roundings
-        return std * jax.lax.optimization_barrier(normal(key, (rows, classes), jnp.float32))
+
+@lru_cache(maxsize=16)  # one object per setting, however it was written, so that compiled runs are shared
+def _softmax_head(init_scale: float) -> Model:
 
     def logits(theta: jax.Array, x: jax.Array) -> jax.Array:
         return x @ theta[:-1] + theta[-1]
@@ -48,36 +70,66 @@ def softmax_head(init_scale: float = 0.5) -> Model:
     def loss(theta: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
         return optax.softmax_cross_entropy_with_integer_labels(logits(theta, x), y)
 
-    return Model(init, loss, logits, SoftmaxGradient())
+    return Model(_start(init_scale), loss, logits, SoftmaxGradient(), **_named(init_scale))
 
 
-def model_names() -> list[str]:
-    """Every model known by name: the head, and those of installed packages."""
-    return [HEAD, *sorted(set(extensions.installed("model")) - {HEAD})]
+def _start(init_scale: float) -> Callable[[jax.Array, tuple[int, ...], int], jax.Array]:
+    def init(key: jax.Array, shape: tuple[int, ...], classes: int) -> jax.Array:
+        rows = shape[0] + 1
+        std = init_scale * (2.0 / (rows + classes)) ** 0.5
+        # the barrier keeps XLA from merging std with a factor of the normals: published runs start from two roundings
+        return std * jax.lax.optimization_barrier(normal(key, (rows, classes), jnp.float32))
+
+    return init
 
 
-def make_model(name: str) -> Model:
-    """A model by name, or by the file that holds a function of its own name (extensions.py).
+@lru_cache(maxsize=64)
+def linear(task: Task = Task(), init_scale: float = 0.5) -> Model:
+    """The linear model of a task: z = [x, 1]·theta with theta of shape (p+1, outputs). For classes `softmax_head`.
 
-    >>> make_model("softmax_head") is softmax_head()
+    A record's gradient is the outer product of [x, 1] and the loss's slope in z, so it is never formed (leaves.py).
+
+    >>> linear() is softmax_head()
     True
     """
-    if name == HEAD:
-        return softmax_head()
-    if name not in model_names() and not extensions.is_file(name):
-        raise unknown("model", name, model_names())
-    found = extensions.from_file if extensions.is_file(name) else extensions.from_package
-    return _made(name, found("model", name)[0])
+    if task.kind == CLASSES:
+        return softmax_head(init_scale)
+    of_outputs = loss_of(task)
+
+    def loss(theta: jax.Array, x: jax.Array, y: jax.Array) -> jax.Array:
+        return of_outputs(jnp.append(x, jnp.ones((), x.dtype)) @ theta, y)
+
+    return Model(_start(init_scale), loss, _with_bias, **_named(init_scale))
 
 
-@lru_cache(maxsize=16)  # one object per function, so that compiled runs are shared; a changed file has a new one
-def _made(name: str, build: Callable[[], Model]) -> Model:
-    return extensions.called("model", name, build, Model, {})
+def _with_bias(theta: jax.Array, x: jax.Array) -> jax.Array:
+    return x @ theta[:-1] + theta[-1]
 
 
-def evaluate(model: Model, params: Any, x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Accuracy in percent and mean cross-entropy."""
-    out = model.logits(params, x)
-    right = jnp.argmax(out, axis=-1).astype(y.dtype) == y
-    loss = optax.softmax_cross_entropy_with_integer_labels(out, y)
-    return 100.0 * jnp.mean(right.astype(out.dtype)), jnp.mean(loss)
+def is_linear(model: Model) -> bool:
+    """Is it `softmax_head`, or `linear` of a task?"""
+    return isinstance(model.gradient, SoftmaxGradient) or model.logits is _with_bias
+
+
+def _named(init_scale: float) -> dict[str, Any]:
+    return {"name": HEAD, "settings": (("start", init_scale),)}
+
+
+@lru_cache(maxsize=64)
+def for_task(model: Model, task: Task) -> Model:
+    """The model with the task's loss, where it leaves its loss to the task; the same object for the same task."""
+    if type(model.gradient) is TorchGradient and task.kind != CLASSES:
+        return model._replace(gradient=model.gradient.for_task(task))
+    if (outputs := model.outputs) is None:
+        return model
+    of_outputs = loss_of(task)
+
+    def loss(params: Any, x: jax.Array, y: jax.Array) -> jax.Array:
+        return of_outputs(outputs(params, x), y)
+
+    return model._replace(loss=loss)
+
+
+def evaluate(model: Model, params: Any, x: jax.Array, y: jax.Array, task: Task = Task()) -> tuple[jax.Array, jax.Array]:
+    """The task's one number (accuracy in percent, or RMSE), and the mean loss."""
+    return measured(task, model.logits(params, x), y)

@@ -7,7 +7,7 @@ Everything printed about privacy comes from here.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -16,18 +16,20 @@ from fedsofim.core.accounting import Charge
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
 from fedsofim.core.door import Facts
+from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.method import Method
-from fedsofim.core.models import Model
+from fedsofim.core.models import Model, is_linear
+from fedsofim.core.participation import groups_of_clients, largest_group, members
 from fedsofim.core.phase import Phase
+from fedsofim.core.plan_checks import Trust, Weights, check_noise, check_run, check_trust, check_units
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.preparation import Step, units_of
 from fedsofim.core.programs import Public, check_preparation, read_programs, shape_after
 from fedsofim.core.records import block_shape
-from fedsofim.core.site import MAX_SITES, check_clip
-from fedsofim.errors import InputError, expect_whole, is_whole, one_of
-
-Trust = Literal["local", "secure-sum"]
-Weights = Literal["uniform", "size"]
+from fedsofim.core.site import MAX_SITES
+from fedsofim.errors import InputError
+from fedsofim.protection import Unit
+from fedsofim.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +45,15 @@ class Plan:
     clip: float
     sizes: tuple[int, ...]
     shape: tuple[int, ...]  # of a record's features as the rounds see them
-    classes: int
+    classes: int  # outputs of the model
     trust: Trust
     weights: Weights
     preparation: tuple[Step, ...] = ()
+    unit: Unit = "record"  # whom the epsilon protects; `sizes` count these
+    participants: int | None = None  # of the clients in a round; None: all (participation.py)
+    batch_rate: float = 1.0  # of the records in a gradient
+    task: Task = Task()
+    min_clients: int | None = None  # how many a secure sum can do with; None: it needs all of them
 
     def __repr__(self) -> str:
         """What it releases and costs, in a line."""
@@ -103,20 +110,45 @@ class Plan:
 
     @property
     def factors(self) -> np.ndarray:
-        """a_i = w_i/|D_i|: what a client's sum counts in the mean."""
+        """a_i = w_i/|D_i|: what a client's sum counts in the mean of all clients."""
         return self.client_weights / np.asarray(self.sizes, float)
 
     @property
+    def members(self) -> list[np.ndarray]:
+        """The clients of each group that takes its turn in the rounds: one of all, unless fewer take part."""
+        return members(groups_of_clients(self.participants, len(self.sizes)), len(self.sizes))
+
+    @property
+    def group_weights(self) -> list[np.ndarray]:
+        """w_i of the mean of a group's uploads, adding up to 1 in each."""
+        weights = self.client_weights
+        return [weights[m] / weights[m].sum() if len(m) < len(weights) else weights for m in self.members]
+
+    @property
+    def group_factors(self) -> list[np.ndarray]:
+        """a_i within each group."""
+        sizes = np.asarray(self.sizes, float)
+        return [w / sizes[m] for w, m in zip(self.group_weights, self.members, strict=True)]
+
+    @property
+    def group_gains(self) -> list[float]:
+        """Noise std of each group's average over that on one client's sum."""
+        shared = self.trust == "secure-sum" and self.pooled
+        return [noise_gain(factors, shared, self.min_clients) for factors in self.group_factors]
+
+    @property
     def noise_gain(self) -> float:
-        """Noise std of a round's average over that on one client's sum."""
-        return self.gain(Phase.ROUND)
+        """Noise std of a round's average over that on one client's sum; of several groups, the root mean square."""
+        gains = self.group_gains
+        return gains[0] if len(gains) == 1 else math.sqrt(math.fsum(g * g for g in gains) / len(gains))
 
     def gain(self, phase: Phase) -> float:
         """The same in any phase. Under secure sum the sums of a preparation share their noise as gradients do; what
         else a method sends (its setup, steps of its own) is not one sum over clients, and every client adds all of it.
         """
-        one_sum = self.pooled if phase is Phase.ROUND else phase is not Phase.SETUP
-        return noise_gain(self.factors, shared=self.trust == "secure-sum" and one_sum)
+        if phase is Phase.ROUND:
+            return self.noise_gain
+        return noise_gain(self.factors, self.trust == "secure-sum" and phase is not Phase.SETUP, self.min_clients)
 
     def mean_std(self, phase: Phase) -> float:
         """Noise std of a coordinate of the mean of what the clients release first in a phase."""
@@ -130,18 +162,20 @@ class Plan:
     @property
     def noise_std(self) -> float:
         """Per coordinate of the averaged release."""
-        return self.sum_std * self.noise_gain
+        return self.sum_std * self.noise_gain / self.batch_rate
 
     @property
     def sigma_g(self) -> float:
         """The paper's multiplier sqrt(n)·s/c, s the noise std on each client's sum (its share under secure sum)."""
-        share = self.noise_gain / noise_gain(self.factors, shared=False)
-        return math.sqrt(len(self.sizes)) * share * self.sum_std / self.program.charges[0].clip
+        apart = math.sqrt(np.mean([noise_gain(f, shared=False) ** 2 for f in self.group_factors]))
+        return math.sqrt(len(self.members[0])) * self.noise_gain / apart * self.sum_std / self.program.charges[0].clip
 
     @property
     def facts(self) -> Facts:
-        noise_std, units = np.float32(self.noise_std), units_of(self.preparation, self.classes)
-        return Facts(rounds=self.rounds, clients=len(self.sizes), clip=self.clip, noise_std=noise_std, units=units)
+        linear = is_linear(self.model)
+        noise_std, units = np.float32(self.noise_std), units_of(self.preparation, self.classes, self.task, linear)
+        groups = groups_of_clients(self.participants, len(self.sizes))
+        return Facts(self.rounds, len(self.sizes), self.clip, noise_std, units, groups, self.batch_rate)
 
     def stds(self, phase: Phase) -> list[float]:
         """Noise std of each release of a phase, in the order of its program: the one place a plan becomes noise."""
@@ -172,35 +206,42 @@ def make_plan(
     weights: Weights = "uniform",
     multiplier: float | None = None,
     preparation: Sequence[Step] = (),
+    unit: Unit = "record",
+    places: int | None = None,
+    participants: int | None = None,
+    batch_rate: float = 1.0,
+    task: Task = Task(),
+    evaluation: Evaluation | None = None,
+    min_clients: int | None = None,
 ) -> Plan:
     """Audit and price a method for clients of these sizes. Shapes only: no record is read.
 
     `multiplier` (noise std over clip) sets the common noise by hand instead of calibrating it; the epsilon is
-    then what that spends at the budget's delta.
+    then what that spends at the budget's delta. `unit`: whom the epsilon protects; `sizes` are numbers of units, each
+    laid out with so many `places` for its records (unit.py). `participants`: clients of a round, in turn
+    (participation.py). `batch_rate`: with which probability each record takes part in a gradient, drawn in secret.
+    `evaluation`: right answers counted at the clients, out of the same budget (evaluation.py). `min_clients`: under
+    secure sum, with how many the sum of a round still has all the noise that was priced.
     """
-    _check(sizes, rounds, clip, trust, weights)
+    check_run(sizes, rounds, clip, batch_rate)
+    check_trust(method, len(sizes), trust, weights, min_clients, participants)
+    check_units(method, unit, places, trust)
     check_preparation(preparation)
-    _check_noise(budget, multiplier)
-    sizes = tuple(int(s) for s in sizes)
+    check_noise(budget, multiplier)
+    sizes, steps = tuple(int(s) for s in sizes), tuple(preparation)
+    both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task, "batch_rate": float(batch_rate)}
+    groups = groups_of_clients(participants, len(sizes))
     public = Public(
-        shape=shape, classes=classes, blocks=block_shape(sizes), clients=len(sizes), rounds=rounds, clip=clip
-    )
-    programs = read_programs(method, model, tuple(preparation), public)
+        shape=shape, blocks=block_shape(sizes), clients=len(sizes), groups=groups, places=places,
+        asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation, **both,
+    )  # fmt: skip
+    programs = read_programs(method, model, steps, public)
+    multipliers = _multipliers(method, programs, budget, multiplier)
     plan = Plan(
-        method=method,
-        model=model,
-        programs=programs,
-        multipliers=_multipliers(method, programs, budget, multiplier),
-        budget=budget,
-        rounds=rounds,
-        clip=clip,
-        sizes=sizes,
-        shape=shape_after(preparation, shape),
-        classes=classes,
-        trust=trust,
-        weights=weights,
-        preparation=tuple(preparation),
-    )
+        method=method, model=model, programs=programs, multipliers=multipliers, budget=budget, sizes=sizes,
+        shape=shape_after(steps, shape), trust=trust, weights=weights, preparation=steps, unit=unit,
+        participants=participants, min_clients=min_clients, **both,
+    )  # fmt: skip
     _check_stds(plan)
     return plan
 
@@ -226,25 +267,3 @@ def _multipliers(
     if given is not None:
         return accounting.at_multiplier(charges, given)
     return accounting.calibrate(charges, budget) if budget.private else {c.site: 0.0 for c in charges}
-
-
-def check_budget(budget: Any) -> None:
-    if not isinstance(budget, Budget):
-        raise InputError(
-            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
-        )
-
-
-def _check_noise(budget: Any, multiplier: float | None) -> None:
-    check_budget(budget)
-    if multiplier is not None and not budget.private:
-        raise InputError(f"a noise multiplier of {multiplier!r} and {budget} contradict each other; give one of them")
-
-
-def _check(sizes: Sequence[int], rounds: int, clip: float, trust: str, weights: str) -> None:
-    expect_whole("rounds", rounds, 1)
-    check_clip(clip)
-    if len(sizes) == 0 or not all(is_whole(s) and s >= 1 for s in sizes):
-        raise InputError(f"client sizes are {list(sizes)}; expected at least one client with at least one record each")
-    one_of("trust", trust, get_args(Trust))
-    one_of("weights", weights, get_args(Weights))

@@ -28,13 +28,16 @@ def can_pool(method: Method) -> bool:
     return type(method.client) is OneGradient  # a subclass may upload anything
 
 
-def noise_gain(factors: np.ndarray, shared: bool) -> float:
+def noise_gain(factors: np.ndarray, shared: bool, min_clients: int | None = None) -> float:
     """Noise std of the mean over that on one client's sum, for factors a_i.
 
     Every client draws its own: sqrt(Σ a_i²). Shared, under secure summation, only Σ_i a_i·S_i is seen, which a record
-    moves by at most max_i a_i·2c, so the total noise is that of the largest.
+    moves by at most max_i a_i·2c, so the total noise is that of the largest. Where `min_clients` of n may be all that
+    is left, these must draw that much, each 1/sqrt(min_clients) of it: with all n there it is sqrt(n/min_clients) more.
     """
-    return float(factors.max() if shared else math.sqrt(np.sum(factors**2)))
+    if not shared:
+        return math.sqrt(np.sum(factors**2))
+    return float(factors.max()) * math.sqrt(len(factors) / (min_clients or len(factors)))
 
 
 def ask_pooled(program: Program, cohort: Cohort, carry: Carry, t: Any) -> tuple[Any, Any]:

@@ -22,8 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core.phase import Phase
-from fedsofim.core.units import AS_THEY_COME, Units, prepared_units
+from fedsofim.core.units import Units, units_for
 from fedsofim.errors import InputError, is_number
+from fedsofim.tasks import Task
 
 Map = Callable[[np.ndarray], np.ndarray]
 Released = Mapping[str, np.ndarray]
@@ -71,10 +72,9 @@ def _through(maps: Sequence[Map], x: np.ndarray) -> np.ndarray:
     return x
 
 
-def units_of(steps: Sequence[Step], classes: int) -> Units:
-    """The natural sizes of a run on what a preparation gives."""
-    natural = bool(steps) and isinstance(steps[-1], Centred | Whitened)
-    return prepared_units(classes) if natural else AS_THEY_COME
+def units_of(steps: Sequence[Step], outputs: int, task: Task = Task(), linear: bool = True) -> Units:
+    """The natural sizes of a run on what a preparation gives, for a linear model or another."""
+    return units_for(task, outputs, bool(steps) and isinstance(steps[-1], Centred | Whitened), linear)
 
 
 def width_of(steps: Sequence[Step], features: int) -> int:

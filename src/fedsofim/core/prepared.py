@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.phase import Phase
-from fedsofim.core.preparation import Centred, ColumnScales, Map, Released, Step, UnitNorm, Whitened, prepared
+from fedsofim.core.preparation import Map, Released, Step, prepared
+from fedsofim.core.step_tables import as_tables, step_of
 from fedsofim.errors import InputError
-
-_KNOWN: dict[str, Any] = {k.__name__: k for k in (ColumnScales, UnitNorm, Centred, Whitened, FeatureMoments)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +27,8 @@ class Prepared:
 
     def tables(self) -> list[dict[str, Any]]:
         """Each step as plain data, with the noise std of what it released; `read` takes it back."""
-        return [
-            {"step": type(step).__name__, **asdict(step)}  # type: ignore[call-overload]
-            | ({} if step.phase is None else {"std": float(self.stds[step.phase])})
-            for step in self.steps
-        ]
+        noise = ({} if s.phase is None else {"std": float(self.stds[s.phase])} for s in self.steps)
+        return [table | std for table, std in zip(as_tables(self.steps), noise, strict=True)]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What was released, by a name that says in which phase."""
@@ -44,7 +39,7 @@ class Prepared:
         """Back from plain data and arrays, checked."""
         steps, released, stds = [], {}, {}
         for table in tables:
-            step = _step({k: v for k, v in table.items() if k != "std"})
+            step = step_of({k: v for k, v in table.items() if k != "std"})
             steps.append(step)
             if step.phase is not None:
                 head = f"{step.phase}."
@@ -53,14 +48,3 @@ class Prepared:
                 if not released[step.phase] or not math.isfinite(stds[step.phase]):
                     raise InputError(f"the step {table['step']} of the preparation lacks what was released for it")
         return Prepared(steps=tuple(steps), released=released, stds=stds)
-
-
-def _step(table: dict[str, Any]) -> Step:
-    name = table.get("step")
-    if name not in _KNOWN:
-        raise InputError(f"there is no step {name!r} of a preparation in this version of fedsofim; known: "
-                         f"{', '.join(_KNOWN)}")  # fmt: skip
-    given = {k: v for k, v in table.items() if k != "step"}
-    if set(given) != {f.name for f in fields(_KNOWN[name])}:
-        raise InputError(f"the step {name} has {sorted(given)}, which this version of fedsofim does not know")
-    return _KNOWN[name](**given)

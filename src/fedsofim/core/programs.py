@@ -8,17 +8,20 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, pair
+from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, declared_by, pair
 from fedsofim.core.door import Facts
+from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
-from fedsofim.core.models import Model
+from fedsofim.core.models import Model, is_linear
+from fedsofim.core.participation import times_asked
 from fedsofim.core.phase import Phase
 from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whitened, program_of, units_of, width_of
 from fedsofim.core.records import Records
 from fedsofim.core.second_opinion import confirm
 from fedsofim.core.site import MAX_SITES
 from fedsofim.errors import InputError, Refused
+from fedsofim.tasks import Task
 
 MOST_RELEASES = 10**9  # of one program at a time: whoever wants fewer says so
 
@@ -28,16 +31,27 @@ class Public:
     """The public numbers that a client's programs are read for."""
 
     shape: tuple[int, ...]  # of one record's features
-    classes: int
+    classes: int  # outputs of the model: as many as there are classes, or what the task has (tasks.py)
     blocks: tuple[int, int]  # how many blocks of records, of which length
     clients: int
     rounds: int
     clip: float
+    groups: int = 1  # of clients that take turns (participation.py)
+    asked: tuple[int, int] | None = None  # how many blocks are read in a round, where they do
+    batch_rate: float = 1.0  # of the records in a gradient
+    places: int | None = None  # of a unit's records (unit.py); None: each record is a unit
+    task: Task = Task()
+    evaluation: Evaluation | None = None
 
-    def facts(self, preparation: Sequence[Step]) -> Facts:
+    def facts(self, preparation: Sequence[Step], linear: bool = True) -> Facts:
         """What a method may know of them; the noise comes later."""
-        units = units_of(preparation, self.classes)
-        return Facts(rounds=self.rounds, clients=self.clients, clip=self.clip, noise_std=0.0, units=units)
+        units = units_of(preparation, self.classes, self.task, linear)
+        return Facts(self.rounds, self.clients, self.clip, 0.0, units, self.groups, self.batch_rate)
+
+    def times(self, phase: Phase) -> int:
+        """How often a client runs the program of a phase, at most."""
+        counts = 0 if self.evaluation is None else self.evaluation.times
+        return phase.times(times_asked(self.rounds, self.groups), counts)
 
 
 @lru_cache(maxsize=256)
@@ -49,9 +63,11 @@ def read_programs(
     `public.shape` is that of the records as they come; the rounds see them prepared. A program that releases more than
     `most` times is refused before a step of it is run.
     """
+    declared, units = declared_by(model), public.places is not None  # before a stranger's program runs
     _check_functions(method, model)
     check_preparation(preparation)
-    inputs, facts = input_shapes(method, model, public, preparation), public.facts(preparation)
+    inputs = input_shapes(method, model, public, preparation)
+    facts = public.facts(preparation, is_linear(model))
     once = replace(inputs, state=(), memory=())
     clients: dict[Phase, tuple[Callable, Inputs]] = {}
     for i, step in enumerate(preparation):
@@ -63,12 +79,17 @@ def read_programs(
         ask = method.setup.client
         clients[Phase.SETUP] = (lambda door, params, *_: (ask(door, params), ())), once
     clients[Phase.ROUND] = method.client, inputs
-    found = {phase: audit_program(c, model, given, facts, phase) for phase, (c, given) in clients.items()}
+    if public.evaluation is not None:
+        clients[Phase.EVALUATION] = public.evaluation.client(model), once
+    found = {
+        phase: audit_program(c, model, given, facts, phase, times=public.times(phase), units=units, declared=declared)
+        for phase, (c, given) in clients.items()
+    }
     for phase, program in found.items():
-        _check_work(program, phase.times(public.rounds), most)
+        _check_work(program, public.times(phase), most)
     _check_forms(method, found, inputs, facts)
     for phase, (_, given) in clients.items():
-        confirm(found[phase], given, phase.times(public.rounds))
+        confirm(found[phase], given, public.times(phase))
     return found
 
 
@@ -115,12 +136,13 @@ def _spec(shape: tuple[int, ...], dtype: Any = jnp.float32) -> Any:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def record_shapes(public: Public, shape: tuple[int, ...]) -> Records:
+def record_shapes(public: Public, shape: tuple[int, ...], blocks: tuple[int, int] | None = None) -> Records:
     """Shapes of a client's records, laid out in blocks, with features of this shape."""
-    blocks = public.blocks
+    blocks, (of_y, dtype) = blocks or public.blocks, public.task.target(public.classes)
+    places = () if public.places is None else (public.places,)
     return Records(
-        x=_spec((*blocks, *shape)),
-        y=_spec(blocks, jnp.int32),
+        x=_spec((*blocks, *places, *shape)),
+        y=_spec((*blocks, *places, *of_y), jnp.dtype(dtype)),
         weight=_spec(blocks),
         owner=_spec(blocks[:1], jnp.int32),
     )
@@ -141,7 +163,7 @@ def input_shapes(method: Method, model: Model, public: Public, preparation: tupl
         round=spec((), jnp.int32),
         noise_std=spec(()),
         stds=spec((MAX_SITES,)),
-        records=record_shapes(public, shape),
+        records=record_shapes(public, shape, public.asked),
     )
 
 

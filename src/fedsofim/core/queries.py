@@ -33,7 +33,8 @@ from fedsofim.core.grouping import at_least_single, groups_of, over_groups, padd
 from fedsofim.core.lattice import Lattice, Whole
 from fedsofim.core.leaves import Leaf, leaves_of
 from fedsofim.core.record_sums import block_sum, lattice_groups
-from fedsofim.core.softmax_gradient import SoftmaxGradient as SoftmaxGradient  # one of the three, and its name is here
+from fedsofim.core.softmax_gradient import SoftmaxGradient as SoftmaxGradient  # these two and those below are all
+from fedsofim.core.torch_gradient import TorchGradient as TorchGradient
 from fedsofim.core.windows import EXACT
 from fedsofim.errors import Refused
 
@@ -156,11 +157,11 @@ def matrix_of(half: jax.Array) -> jax.Array:
     return jnp.zeros((size, size), half.dtype).at[rows, columns].set(values).at[columns, rows].set(values)
 
 
-#: Closed forms whose bound is proved and property-tested here; a method cannot bring its own.
-TRUSTED = (SoftmaxGradient,)
+#: Sums whose bound is proved beside them and property-tested; a method or a model cannot bring its own.
+TRUSTED = (SoftmaxGradient, TorchGradient)
 
 #: How far a sum can move, in units of the clip, when one record is replaced: proved above, class by class.
-RATIO: dict[type, float] = {PerRecord: 2.0, SoftmaxGradient: 2.0, SecondMoment: math.sqrt(2.0)}
+RATIO: dict[type, float] = {PerRecord: 2.0, SoftmaxGradient: 2.0, TorchGradient: 2.0, SecondMoment: math.sqrt(2.0)}
 
 
 def ratio_of(query: Query) -> float:

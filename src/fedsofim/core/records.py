@@ -16,9 +16,9 @@ _BLOCK_OVERHEAD = 8  # what starting a block costs, in records: keeps blocks fro
 class Records(NamedTuple):
     """Blocks of records. Everything here but `owner` is private; shapes and sizes are public."""
 
-    x: jax.Array | np.ndarray  # (blocks, B, *features)
-    y: jax.Array | np.ndarray  # (blocks, B)
-    weight: jax.Array | np.ndarray  # (blocks, B): 1 for a record, 0 for padding
+    x: jax.Array | np.ndarray  # (blocks, B, *features); of units (unit.py): (blocks, B, K, *features)
+    y: jax.Array | np.ndarray  # (blocks, B), of units (blocks, B, K); one axis more where a record has several labels
+    weight: jax.Array | np.ndarray  # (blocks, B): 1 for a record or unit, 0 for padding
     owner: jax.Array | np.ndarray  # (blocks,): the client's index
 
 
@@ -60,7 +60,10 @@ def in_blocks(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], size: i
         start += count * size
     shape = (total, size)
     keep = weight.reshape(shape).astype(bool)
-    xs = np.where(keep.reshape(shape + (1,) * (x.ndim - 1)), x[order].reshape(shape + x.shape[1:]), 0)
-    ys = np.where(keep, y[order].reshape(shape), 0)
+
+    def laid(a: np.ndarray) -> np.ndarray:
+        kept = np.where(keep.reshape(shape + (1,) * (a.ndim - 1)), a[order].reshape(shape + a.shape[1:]), 0)
+        return kept.astype(a.dtype)
+
     owner = np.repeat(np.arange(len(parts), dtype=np.int32), blocks)
-    return Records(xs.astype(x.dtype), ys.astype(y.dtype), weight.reshape(shape), owner)
+    return Records(laid(x), laid(y), weight.reshape(shape), owner)

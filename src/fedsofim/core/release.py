@@ -110,7 +110,11 @@ def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
 
 
 def _sampled(site: Site, keys, round, records: Records) -> Records:
-    """Keep each record with probability `sample`, drawn afresh for this release by its own client."""
+    """Keep each record with probability `sample`, drawn afresh for this release by its own client.
+
+    By its weight, in its place: laid out closer, a record's vector could be rounded otherwise, and who was drawn would
+    change what others say.
+    """
     if site.sample == 1:
         return records
     blocks = jnp.arange(len(records.owner))

@@ -29,7 +29,23 @@ class Rules(NamedTuple):
 def federated_round(rules: Rules, cohort: Cohort, carry: Carry, t: jax.Array) -> Carry:
     """Every client answers through its door; the server averages and takes a step."""
     ask = ask_pooled if rules.pooled else ask_each
+    groups = rules.facts.groups
+    if groups > 1:
+        return _round_of_group(rules, cohort, carry, t % groups, t // groups)
     mean, memory = ask(rules.program, cohort, carry, t)
+    return _stepped(rules, cohort, carry, mean, memory)
+
+
+def _round_of_group(rules: Rules, cohort: Cohort, carry: Carry, group: jax.Array, asked: jax.Array) -> Carry:
+    """The same where groups of clients take turns (participation.py); the others keep what they have in memory."""
+    ask = ask_pooled if rules.pooled else ask_each
+    present, mine = cohort.group(group), jax.tree.map(lambda m: m[group], carry.memory)
+    mean, kept = ask(rules.program, present, carry._replace(memory=mine), asked)
+    memory = jax.tree.map(lambda every, m: every.at[group].set(m), carry.memory, kept)
+    return _stepped(rules, present, carry, mean, memory)
+
+
+def _stepped(rules: Rules, cohort: Cohort, carry: Carry, mean: Any, memory: Any) -> Carry:
     facts = rules.facts._replace(noise_std=cohort.noise_std)
     params, state = rules.method.server(mean, carry.state, carry.params, facts)
     return Carry(params, state, memory)

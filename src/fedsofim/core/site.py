@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import Jaxpr
 
 from fedsofim.core.mechanisms import Mechanism, Mischarged, own_mechanism
-from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient, ratio_of
+from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient, TorchGradient, ratio_of
 from fedsofim.errors import InputError, Refused, is_number, is_whole
 
 MAX_SITES = 64  # in one program; local steps belong in door.scan, which is one site
@@ -43,8 +43,7 @@ def own_site(site: Site) -> Site:
         raise Refused(f"more than {MAX_SITES} releases are written out in one program; use door.scan")
     noise = own_mechanism(site.noise)
     check_clip(site.clip, unpaid=type(noise) is Mischarged)
-    if not is_number(site.sample) or not SMALLEST_SAMPLE <= float(site.sample) <= 1:
-        raise InputError(f"sample is {site.sample!r}; expected a probability from {SMALLEST_SAMPLE:g} to 1")
+    check_sample("sample", site.sample)
     if site.share is not None and not (is_number(site.share) and 0 < float(site.share) < 1):
         raise InputError(f"share is {site.share!r}; expected a part of the budget strictly between 0 and 1")
     if float(site.sample) < 1 and ratio_of(site.query) != 2:
@@ -74,16 +73,23 @@ def check_clip(clip: Any, *, unpaid: bool = False) -> None:
         )
 
 
+def check_sample(name: str, sample: Any) -> None:
+    if not is_number(sample) or not SMALLEST_SAMPLE <= float(sample) <= 1:
+        raise InputError(f"{name} is {sample!r}; expected a probability from {SMALLEST_SAMPLE:g} to 1")
+
+
 def per_record(query: Query) -> tuple[PerRecord, ...]:
     """The per-record function that a query sums, if it is a stranger's; Refused for a query not of the library."""
     ratio_of(query)
-    if type(query) is SoftmaxGradient:
+    if type(query) in (SoftmaxGradient, TorchGradient):
         return ()
     return (query.vector if type(query) is SecondMoment else query,)  # type: ignore[return-value]
 
 
 def _own_query(label: str, query: Query) -> Query:
     vectors = [_own_vector(label, vector) for vector in per_record(query)]
+    if type(query) is TorchGradient:
+        return query.own()
     if not vectors:
         return SoftmaxGradient()
     return SecondMoment(vectors[0]) if type(query) is SecondMoment else vectors[0]

@@ -11,6 +11,7 @@ from fedsofim.core.leaves import told
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 from fedsofim.core.site import per_record
+from fedsofim.protection import PROTECTED
 
 
 def privacy_summary(p: Plan) -> dict[str, Any]:
@@ -24,6 +25,9 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
         "clip": p.clip if math.isfinite(p.clip) else None,
         "rounds": p.rounds,
         "releases": p.releases,
+        "protects": PROTECTED[p.unit],
+        "participants": p.participants,
+        "batch_rate": p.batch_rate,
         "trust": p.trust,
         "weights": p.weights,
         "note": p.method.note,

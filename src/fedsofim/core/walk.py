@@ -57,6 +57,7 @@ class Walk:
     scans: set[int] = field(default_factory=set)  # numbers that the door's scans folded into keys
     fresh: Any = field(default_factory=itertools.count)
     recording: bool = True
+    declared: tuple[Any, ...] = ()  # arrays that the model says are public: these very ones may be captured
 
     def inputs(self, given: Iterable[tuple[str, Any]]) -> list[Value]:
         """The values of a program's inputs, by name; the key and the records are private."""
@@ -68,7 +69,8 @@ class Walk:
 
     def jaxpr(self, jaxpr: Jaxpr, consts: Sequence, args: Sequence[Value], loops: tuple) -> list[Value]:
         for const in consts:
-            check_captured(const)
+            if not any(const is public for public in self.declared):
+                check_captured(const)
         env: dict[Any, Value] = dict.fromkeys(jaxpr.constvars, _PUBLIC)
         env.update(zip(jaxpr.invars, args, strict=True))
 

@@ -11,6 +11,7 @@ from fedsofim.data.dataset import Dataset
 from fedsofim.data.labels import encode
 from fedsofim.data.rows import Rows, joined
 from fedsofim.data.schema import Schema
+from fedsofim.data.targets import coded
 from fedsofim.errors import DataWarning, InputError
 
 SEED = 0
@@ -22,15 +23,17 @@ def assemble(
 ) -> Dataset:
     """Join the clients (one: yet to be split), number the labels, find or hold out a test set."""
     rows = _joined_parts(name, clients, test)
-    codes, table, schema = _coded(name, rows)
+    task = rows["train"].task
+    codes, table, schema = _coded(name, rows) if task.by_class else _answered(name, rows)
     _say_leaks(name, schema)
     sizes = [len(parts["train"].x) for parts in clients.values()]
     owner = np.repeat(np.arange(len(clients)), sizes)
     arrays = {f"x_{part}": part_rows.x for part, part_rows in rows.items()} | {f"y_{p}": y for p, y in codes.items()}
-    notes = notes | ({"labels": table} if table else {})
+    notes = notes | ({"labels": table} if table and task.by_class else {})
     person, groups = rows["train"].person, (rows["test"] if "test" in rows else rows["train"]).groups
     if "test" not in rows:
-        held = hold_out(name, arrays["y_train"], owner, holdout, person)
+        strata = arrays["y_train"] if task.by_class else np.zeros(len(owner), np.int32)
+        held = hold_out(name, strata, owner, holdout, person)
         groups = {key: values[held] for key, values in groups.items()}
         if len(clients) > 1:  # whose records are tested on is known: accuracy is told for each
             groups["client"] = np.array(list(clients))[owner[held]]
@@ -38,14 +41,15 @@ def assemble(
         arrays |= {"x_test": arrays["x_train"][held], "y_test": arrays["y_train"][held]}
         arrays |= {"x_train": arrays["x_train"][~held], "y_train": arrays["y_train"][~held]}
         owner = owner[~held]
-        of_what = "of each label" if rows["train"].person is None else "of the persons"
+        of_what = "of each label" if task.by_class else "of the records"
+        of_what = of_what if rows["train"].person is None else "of the persons"
         notes |= {"test": f"held out {held.sum()} of {len(held)} records ({holdout:g} {of_what}, seed {SEED})"}
     more: dict[str, Any] = {"labels": tuple(table.values()), "person": person, "groups": groups}
     more |= {"columns": rows["train"].columns, "schema": schema}
     if len(clients) > 1:
         more |= {"owner": owner.astype(np.int32)}
         notes = notes | {"clients": list(clients)}
-    return Dataset.of(name, **arrays, notes=notes, **more)
+    return Dataset.of(name, **arrays, notes=notes, task=task, **more)
 
 
 def hold_out(
@@ -126,6 +130,13 @@ def _coded(name: str, rows: dict[str, Rows]) -> Coded:
     return codes, table, None if schema is None else _with_classes(schema, classes)
 
 
+def _answered(name: str, rows: dict[str, Rows]) -> Coded:
+    """The same of a task that has no classes: y by the public range, and what the answers are called."""
+    task, schema = rows["train"].task, rows["train"].schema
+    named = () if schema is None else tuple(c.name for c in schema.of_kind("label"))
+    return coded(name, task, {part: of_part.y for part, of_part in rows.items()}), dict(enumerate(named)), schema
+
+
 def _with_classes(schema: Schema, classes: tuple[Any, ...]) -> Schema:
     found = [replace(c, classes=classes, from_records=("classes",)) if c.kind == "label" else c for c in schema.columns]
     return replace(schema, columns=tuple(found))
@@ -161,5 +172,5 @@ def _check_classes(name: str, labels: np.ndarray, known: np.ndarray) -> None:
     if len(known) > MANY and len(labels) < FEW * len(known):
         raise InputError(
             f"{name}: {len(known)} different labels on {len(labels)} records: a quantity or an id, and no classes. "
-            "Put them into a few ranges first"
+            "Learn it as a number within a public range (task numbers), or put them into a few ranges first"
         )

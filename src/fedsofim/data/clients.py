@@ -6,11 +6,17 @@ from pathlib import Path
 from fedsofim.data.own_files import KINDS, read_own, readable
 from fedsofim.data.rows import Rows
 from fedsofim.data.schema import Schema
+from fedsofim.data.targets import Label
 from fedsofim.errors import InputError
+from fedsofim.tasks import Task
 
 
 def read_clients(
-    folder: Path, label: str | None = None, drop: Sequence[str] = (), schema: Schema | None = None
+    folder: Path,
+    label: Label = None,
+    drop: Sequence[str] = (),
+    schema: Schema | None = None,
+    task: Task | None = None,
 ) -> dict[str, dict[str, Rows]]:
     """Each client's rows, by the name of its file, in sorted order."""
     if not folder.is_dir():
@@ -24,4 +30,4 @@ def read_clients(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{folder}: client '{twice[0]}' has more than one file; give each client one")
-    return {entry.stem: read_own(entry, label, drop, schema) for entry in entries}
+    return {entry.stem: read_own(entry, label, drop, schema, task) for entry in entries}

@@ -117,7 +117,7 @@ def _encoded(schema: Schema, column: Column, cells: Cells) -> _Part:
         try:
             gaps[row] = empty(cell)
             value = _filled(column) if gaps[row] else read(cell)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             problems.append(f"{cells.place(row)}, column '{column.name}' {wrong}")
         values.append(value)
     if problems:
@@ -128,7 +128,7 @@ def _encoded(schema: Schema, column: Column, cells: Cells) -> _Part:
     return _Part(block, [], remarks)
 
 
-class _Wrong(Exception):
+class Wrong(Exception):
     """What is wrong with a cell."""
 
 
@@ -136,7 +136,7 @@ def _filled(column: Column) -> Any:
     if column.kind == "boolean" and column.missing is not None:
         return _boolean(column)(column.missing)
     if column.missing is None:
-        raise _Wrong(
+        raise Wrong(
             "is empty; fill it, or say in the schema what a gap is filled with (missing = ...), "
             "or leave the column out (kind = 'drop')"
         )
@@ -162,9 +162,9 @@ def _number(column: Column) -> Callable[[Any], float]:
         try:
             value = float(with_point(cell) if column.decimal == "," and isinstance(cell, str) else cell)
         except (TypeError, ValueError):
-            raise _Wrong(f"holds text '{cell}'; expected a number") from None
+            raise Wrong(f"holds text '{cell}'; expected a number") from None
         if not math.isfinite(value) or abs(value) > 3e38:  # float32 has no more
-            raise _Wrong(f"is {value}; expected a finite number")
+            raise Wrong(f"is {value}; expected a finite number")
         return value
 
     return read
@@ -183,7 +183,7 @@ def _boolean(column: Column) -> Callable[[Any], float]:
     def read(cell: Any) -> float:
         text = plain_text(cell).lower()
         if text not in known:
-            raise _Wrong(f"holds '{cell}'; expected one of {', '.join(known)}")
+            raise Wrong(f"holds '{cell}'; expected one of {', '.join(known)}")
         return known[text]
 
     return read
@@ -197,7 +197,7 @@ def _date(column: Column) -> Callable[[Any], date]:
             text = str(cell).strip()
             return datetime.strptime(text, column.format).date() if column.format else date.fromisoformat(text[:10])
         except ValueError:
-            raise _Wrong(f"holds '{cell}'; expected a date like {_example(column)}") from None
+            raise Wrong(f"holds '{cell}'; expected a date like {_example(column)}") from None
 
     return read
 

@@ -9,11 +9,13 @@ import numpy as np
 from fedsofim.data.affine import Affine
 from fedsofim.data.schema import Schema
 from fedsofim.errors import InputError
+from fedsofim.tasks import CLASSES, COUNTS, LABELS, NUMBERS, TWO, Task, task_of
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """Features (float32, records x p) and labels (int32, 0..classes-1) of a train and a test set.
+    """Features (float32, records x p) and labels (int32, 0..classes-1; of other tasks as tasks.py has them) of a train
+    and a test set.
 
     >>> d = Dataset.of("toy", x_train=[[0.0], [1.0]], y_train=[0, 1], x_test=[[0.5]], y_test=[1])
     >>> d.classes, d.features
@@ -25,7 +27,7 @@ class Dataset:
     y_train: np.ndarray
     x_test: np.ndarray
     y_test: np.ndarray
-    classes: int
+    classes: int  # of several labels: how many; of numbers and counts 1
     x_val: np.ndarray | None = None
     y_val: np.ndarray | None = None
     #: For a real federation's layout: which client owns each training record (None: split it yourself).
@@ -43,6 +45,13 @@ class Dataset:
     groups: Mapping[str, np.ndarray] = field(default_factory=dict)
     #: What was done to the features by public numbers; a model does it to new ones.
     standardised: Affine | None = None
+    #: What is learned of a record.
+    task: Task = Task()
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a model of this data answers with."""
+        return self.task.outputs(self.classes)
 
     @property
     def features(self) -> int:
@@ -50,32 +59,34 @@ class Dataset:
 
     @property
     def class_names(self) -> tuple[Any, ...]:
-        """What a prediction is called."""
-        return self.labels or tuple(range(self.classes))
+        """What a prediction is called: a class, a label, or the quantity."""
+        return self.labels or (tuple(range(self.classes)) if self.task.metric == "accuracy" else ("value",))
 
     @staticmethod
     def from_arrays(
         x: Any, y: Any, *, x_test: Any = None, y_test: Any = None, columns: Sequence[str] = (), name: str = "arrays",
-        holdout: float = 0.2,
+        holdout: float = 0.2, task: Any = None,
     ) -> "Dataset":  # fmt: skip
         """Features (records x p) and labels (numbers or text); without a test set a part of each label is held out.
+        Of another task (a fs.Task, or its kind) y is what tasks.py says, numbers and counts in their own units.
 
         >>> Dataset.from_arrays([[0.0], [1.0]] * 10, ["no", "yes"] * 10).labels
         ('no', 'yes')
         """
         from fedsofim.data.in_memory import dataset_of_arrays  # it makes datasets, so it needs this file
 
-        return dataset_of_arrays(name, (x, y), (x_test, y_test), tuple(map(str, columns)), holdout)
+        return dataset_of_arrays(name, (x, y), (x_test, y_test), tuple(map(str, columns)), holdout, task_of(task))
 
     @staticmethod
     def from_frame(
-        frame: Any, label: str | None = None, *, drop: Sequence[str] = (), schema: Any = None, test: Any = None,
-        name: str = "frame", holdout: float = 0.2,
+        frame: Any, label: str | Sequence[str] | None = None, *, drop: Sequence[str] = (), schema: Any = None,
+        test: Any = None, name: str = "frame", holdout: float = 0.2, task: Any = None,
     ) -> "Dataset":  # fmt: skip
         """A data frame of pandas or polars, one record a row, read like a table in a file."""
         from fedsofim.data.in_memory import dataset_of_frame
 
-        return dataset_of_frame(name, frame, test, label, drop, schema, holdout)
+        asked = None if task is None else task_of(task)
+        return dataset_of_frame(name, frame, test, label, drop, schema, holdout, asked)
 
     def __repr__(self) -> str:
         """Sizes and names, never a record."""
@@ -85,8 +96,12 @@ class Dataset:
         named = f" ({', '.join(map(str, self.labels[:6]))}{', ...' * (len(self.labels) > 6)})" if self.labels else ""
         return (
             f"Dataset {self.name}: {len(self.x_train)} training and {len(self.x_test)} test records, "
-            f"{self.features} features, {self.classes} classes{named}"
+            f"{self.features} features, {self._answers(named)}"
         )
+
+    def _answers(self, named: str) -> str:
+        kind = self.task.kind
+        return f"{self.classes} {kind}{named}" if kind in (CLASSES, LABELS) else f"{self.task}{named}"
 
     def _repr_html_(self) -> str:
         from fedsofim.data.html import card
@@ -95,7 +110,7 @@ class Dataset:
             "training records": f"{len(self.x_train):,}",
             "test records": f"{len(self.x_test):,}",
             "features": f"{self.features}" + (f": {', '.join(self.columns[:8])}" if self.columns else ""),
-            "classes": ", ".join(map(str, self.class_names[:12])),
+            str(self.task): ", ".join(map(str, self.class_names[:12])),
             **{key: str(self.notes[key]) for key in ("source", "test", "standardised") if key in self.notes},
         }
         return card(f"Dataset {self.name}", facts)
@@ -113,22 +128,18 @@ class Dataset:
         owner: Any = None,
         notes: dict[str, Any] | None = None,
         labels: Sequence[Any] = (),
+        task: Task = Task(),
         **more: Any,
     ) -> "Dataset":
-        """Check the arrays of every part against each other and build the dataset."""
-        train = _part(name, "train", x_train, y_train, None)
+        """Check the arrays of every part against each other and build the dataset. y is coded as the task has it."""
+        train = _part(name, "train", x_train, y_train, None, task)
         width = train[0].shape[1]
-        test = _part(name, "test", x_test, y_test, width)
-        val = (None, None) if x_val is None else _part(name, "val", x_val, y_val, width)
-        classes = max(int(train[1].max()) + 1, len(labels))
-        if len(np.unique(train[1])) < 2:
-            raise InputError(f"{name}: y_train holds one class only ({classes - 1}); a classifier needs two or more")
+        test = _part(name, "test", x_test, y_test, width, task)
+        val = (None, None) if x_val is None else _part(name, "val", x_val, y_val, width, task)
+        classes = _classes(name, task, train[1], labels)
         for part, found in (("test", test[1]), ("val", val[1])):
-            if found is not None and found.max() >= classes:
-                raise InputError(
-                    f"{name}: y_{part} has label {found.max()} but y_train only 0..{classes - 1}; "
-                    "labels out of range cannot be predicted"
-                )
+            if found is not None:
+                _check_known(name, part, task, found, classes)
         return Dataset(
             name=name,
             x_train=train[0],
@@ -141,27 +152,52 @@ class Dataset:
             owner=None if owner is None else np.asarray(owner),
             notes=notes or {},
             labels=tuple(labels),
+            task=task,
             **more,
         )
 
 
-def _part(name: str, part: str, x: Any, y: Any, width: int | None) -> tuple[np.ndarray, np.ndarray]:
+def _classes(name: str, task: Task, y: np.ndarray, labels: Sequence[Any]) -> int:
+    """How many classes, or labels, the training records have; of numbers and counts 1."""
+    if len(np.unique(y)) < 2:
+        what = f"one class only ({y.flat[0]})" if task.by_class else f"the same value everywhere ({y.flat[0]})"
+        raise InputError(f"{name}: y_train holds {what}; a {_LEARNER.get(task.kind, 'model')} needs two or more")
+    if not task.by_class:
+        return y.shape[1] if task.kind == LABELS else 1
+    found = max(int(y.max()) + 1, len(labels))
+    if task.kind == TWO and found != 2:
+        raise InputError(f"{name}: {found} classes; the task {TWO} has two, 0 and 1. For more of them use task classes")
+    return found
+
+
+_LEARNER = {CLASSES: "classifier", TWO: "classifier"}
+
+
+def _check_known(name: str, part: str, task: Task, y: np.ndarray, classes: int) -> None:
+    if task.by_class and y.max() >= classes:
+        raise InputError(
+            f"{name}: y_{part} has label {y.max()} but y_train only 0..{classes - 1}; "
+            "labels out of range cannot be predicted"
+        )
+    if task.kind == LABELS and y.shape[1] != classes:
+        raise InputError(f"{name}: y_{part} has {y.shape[1]} labels for each record, y_train {classes}")
+
+
+def _part(name: str, part: str, x: Any, y: Any, width: int | None, task: Task) -> tuple[np.ndarray, np.ndarray]:
     """One part's features and labels, checked and in the library's types."""
     x, y = np.asarray(x), np.asarray(y)
-    if y.ndim == 2 and y.shape[1] == 1:  # MedMNIST stores labels as a column
+    several = task.kind == LABELS
+    if y.ndim == 2 and y.shape[1] == 1 and not several:  # MedMNIST stores labels as a column
         y = y[:, 0]
-    if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or len(x) == 0:
+    if x.ndim != 2 or y.ndim != 1 + several or len(x) != len(y) or len(x) == 0:
         raise InputError(
             f"{name}: x_{part} has shape {x.shape} and y_{part} {y.shape}; expected (records, features) and "
-            "(records,) with at least one record"
+            f"({'records, labels' if several else 'records,'}) with at least one record"
         )
     if width is not None and x.shape[1] != width:
         raise InputError(f"{name}: x_{part} has {x.shape[1]} features but x_train has {width}")
     if not np.issubdtype(x.dtype, np.number):
         raise InputError(f"{name}: x_{part} holds {x.dtype} values; expected numbers")
-    whole = np.issubdtype(y.dtype, np.floating) and bool(np.all(np.isfinite(y) & (y == np.floor(y))))
-    if not np.issubdtype(y.dtype, np.integer) and not whole:
-        raise InputError(f"{name}: y_{part} holds {y.dtype} values; expected whole numbers 0, 1, 2, ...")
     bad = np.argwhere(~np.isfinite(x))
     if len(bad):
         row, column = bad[0]
@@ -169,6 +205,20 @@ def _part(name: str, part: str, x: Any, y: Any, width: int | None) -> tuple[np.n
             f"{name}: x_{part} is {x[row, column]} at row {row}, column {column} ({len(bad)} such values); "
             "remove or fill them first"
         )
+    return np.ascontiguousarray(x, np.float32), _answers(name, part, y, task)
+
+
+def _answers(name: str, part: str, y: np.ndarray, task: Task) -> np.ndarray:
+    """One part's y, coded as the task has it and checked."""
+    if task.kind == NUMBERS:
+        if y.dtype.kind not in "fiub" or not np.all(np.isfinite(y)) or np.abs(y).max() > 1:
+            raise InputError(f"{name}: y_{part} is not coded; expected numbers from -1 to 1, the ends of {task}")
+        return y.astype(np.float32)
+    whole = np.issubdtype(y.dtype, np.floating) and bool(np.all(np.isfinite(y) & (y == np.floor(y))))
+    if not np.issubdtype(y.dtype, np.integer) and y.dtype.kind != "b" and not whole:
+        raise InputError(f"{name}: y_{part} holds {y.dtype} values; expected whole numbers 0, 1, 2, ...")
     if y.min() < 0:
         raise InputError(f"{name}: y_{part} has label {y.min()} at row {int(y.argmin())}; labels start at 0")
-    return np.ascontiguousarray(x, np.float32), y.astype(np.int32)
+    if (most := {LABELS: 1, COUNTS: task.ends[1]}.get(task.kind)) is not None and y.max() > most:
+        raise InputError(f"{name}: y_{part} holds {y.max()}; expected at most {most:g} for {task}")
+    return y.astype(np.int32)

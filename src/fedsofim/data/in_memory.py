@@ -12,11 +12,13 @@ from fedsofim.data.dataset import Dataset
 from fedsofim.data.rows import Rows
 from fedsofim.data.schema import Schema, read_schema, schema_of
 from fedsofim.data.tables import rows_of
+from fedsofim.data.targets import Label
 from fedsofim.errors import InputError
+from fedsofim.tasks import Task
 
 
 def dataset_of_arrays(
-    name: str, train: tuple[Any, Any], test: tuple[Any, Any], columns: tuple[str, ...], holdout: float
+    name: str, train: tuple[Any, Any], test: tuple[Any, Any], columns: tuple[str, ...], holdout: float, task: Task
 ) -> Dataset:
     """Arrays, checked; those for testing are held out where there are none."""
     if (test[0] is None) != (test[1] is None):
@@ -25,29 +27,36 @@ def dataset_of_arrays(
         raise InputError(
             f"{name}: x is a data frame; use Dataset.from_frame(frame, label=...), which keeps its columns"
         )
-    rows = {"train": _rows(name, "train", train, columns)}
-    rows |= {} if test[0] is None else {"test": _rows(name, "test", test, columns)}
+    rows = {"train": _rows(name, "train", train, columns, task)}
+    rows |= {} if test[0] is None else {"test": _rows(name, "test", test, columns, task)}
     return assemble(name, {"": rows}, None, holdout, {"source": "arrays in memory"})
 
 
-def _rows(name: str, part: str, pair: tuple[Any, Any], columns: tuple[str, ...]) -> Rows:
+def _rows(name: str, part: str, pair: tuple[Any, Any], columns: tuple[str, ...], task: Task) -> Rows:
     x, y = np.asarray(pair[0]), np.asarray(pair[1])
     y = y.astype(str) if y.dtype.kind == "O" and all(isinstance(v, str) for v in y.ravel()) else y
     if columns and (x.ndim != 2 or x.shape[1] != len(columns)):
         raise InputError(f"{name}: {len(columns)} names of columns for an array of shape {x.shape}")
-    return Rows.of(x, y, f"{name} (x_{part}, y_{part})", columns)
+    return Rows.of(x, y, f"{name} (x_{part}, y_{part})", columns, task=task)
 
 
 def dataset_of_frame(
-    name: str, frame: Any, test: Any, label: str | None, drop: Sequence[str], schema: Any, holdout: float
+    name: str,
+    frame: Any,
+    test: Any,
+    label: Label,
+    drop: Sequence[str],
+    schema: Any,
+    holdout: float,
+    task: Task | None,
 ) -> Dataset:
     """A data frame, and perhaps another one for testing."""
     for given in (frame, *(() if test is None else (test,))):
         if not is_frame(given):
             raise InputError(f"{name}: got a {type(given).__name__}; expected a data frame of pandas or polars")
     found = as_schema(schema)
-    rows = rows_of(cells_of_frame(frame, name), label, drop, found)
-    tested = None if test is None else rows_of(cells_of_frame(test, f"{name} (test)"), label, drop, found)
+    rows = rows_of(cells_of_frame(frame, name), label, drop, found, task)
+    tested = None if test is None else rows_of(cells_of_frame(test, f"{name} (test)"), label, drop, found, task)
     return assemble(
         name, {"": {"train": rows}}, tested, holdout, {"source": f"a {type(frame).__module__.partition('.')[0]} frame"}
     )

@@ -18,9 +18,12 @@ from fedsofim.data.own_files import read_own
 from fedsofim.data.rows import Rows
 from fedsofim.data.schema import Schema
 from fedsofim.data.tables import is_table
+from fedsofim.data.targets import Label
 from fedsofim.errors import InputError, unknown
+from fedsofim.tasks import Task, task_of
 
 HOLDOUT = 0.2
+How = tuple[Label, Sequence[str], Schema | None, Task | None]  # label, drop, schema, task: how files are read
 
 
 def names() -> list[str]:
@@ -36,16 +39,18 @@ def load(
     name_or_path: str | Path | None = None,
     *,
     source: str | Path | None = None,
-    label: str | None = None,
+    label: Label = None,
     drop: Sequence[str] = (),
     test: str | Path | None = None,
     clients_from: str | Path | None = None,
     holdout: float = HOLDOUT,
     schema: Any = None,
+    task: Any = None,
 ) -> Dataset:
     """Load a dataset known by name, or your own: a file, a folder of images, a folder of clients' files.
 
-    label: the column of a table that holds the labels (default "label"); drop: columns to leave out.
+    label: the column of a table that holds the labels (default "label"), or a list of them; drop: columns to leave out.
+    task: what is learned, as a fs.Task or its kind (docs/tasks.md): classes, unless the schema or you say otherwise.
     schema: what a table's columns mean, as a file or a Schema (data/schema.py): text, categories, dates, gaps.
     test: a file with the test set; if neither it nor the data has one, `holdout` of each label is held out.
     clients_from: a folder with one file per client; the result's `owner` says whose each record is.
@@ -57,18 +62,19 @@ def load(
     >>> data.x_train.shape, data.x_test.shape, data.classes
     ((60000, 80), (10000, 80), 10)
     """
-    described = as_schema(schema)
+    described, asked = as_schema(schema), None if task is None else task_of(task)
     if clients_from is not None:
-        return _load_clients(name_or_path, Path(clients_from), label, drop, test, holdout, described)
+        return _load_clients(name_or_path, Path(clients_from), (label, drop, described, asked), test, holdout)
     if not isinstance(name_or_path, str | Path | None):
         raise InputError(f"the dataset is {name_or_path!r}; expected a name or a path")
     if name_or_path is None:
         raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
     if name_or_path in names() or extensions.is_file(name_or_path):
-        return _load_known(str(name_or_path), source, {"label": label, "test": test, "schema": schema, "drop": drop})
+        own = {"label": label, "test": test, "schema": schema, "drop": drop, "task": task}
+        return _load_known(str(name_or_path), source, own)
     path = Path(name_or_path)
     if is_features(name_or_path):
-        _refuse_for_own_files(str(name_or_path), {"label": label, "schema": schema, "drop": drop})
+        _refuse_for_own_files(str(name_or_path), {"label": label, "schema": schema, "drop": drop, "task": task})
         found = load(find_features(str(name_or_path), source), test=test, holdout=holdout)
         return replace(found, name=str(name_or_path))
     if source is not None:
@@ -78,8 +84,8 @@ def load(
     notes = {"source": path.name, **(notes_of_npz(path) if path.is_file() and path.suffix == ".npz" else {})}
     if path.is_dir():
         notes["features"] = "gradient histograms of the images resized to 32x32; no statistic of the data"
-    rows = read_own(path, label, drop, described)
-    return assemble(path.stem, {"": rows}, _test_rows(test, label, drop, described), holdout, notes)
+    how = label, drop, described, asked
+    return assemble(path.stem, {"": read_own(path, *how)}, _test_rows(test, how), holdout, notes)
 
 
 def _refuse_for_own_files(name: str, options: dict[str, Any]) -> None:
@@ -106,25 +112,19 @@ def _load_known(name: str, source: str | Path | None, for_own_files: dict[str, A
     )
 
 
-def _load_clients(
-    name: str | Path | None,
-    folder: Path,
-    label: str | None,
-    drop: Sequence[str],
-    test: str | Path | None,
-    holdout: float,
-    schema: Schema | None,
-) -> Dataset:
+def _load_clients(name: str | Path | None, folder: Path, how: How, test: str | Path | None, holdout: float) -> Dataset:
     if name is not None and Path(name) != folder:
         raise InputError(f"got a dataset ({name}) and clients_from={folder}; give one of them")
-    clients = read_clients(folder, label, drop, schema)
+    clients = read_clients(folder, *how)
     notes = {"source": f"{len(clients)} clients' files in {folder.name}/"}
-    return assemble(folder.name, clients, _test_rows(test, label, drop, schema), holdout, notes)
+    return assemble(folder.name, clients, _test_rows(test, how), holdout, notes)
 
 
-def _test_rows(test: str | Path | None, label: str | None, drop: Sequence[str], schema: Schema | None) -> Rows | None:
+def _test_rows(test: str | Path | None, how: How) -> Rows | None:
     """The rows of a separate test file: its test part if it has one, else all of it."""
     if test is None:
         return None
-    parts = read_own(Path(test), label, drop, schema if is_table(Path(test)) else None)
+    label, drop, schema, task = how
+    task = schema.task if schema is not None and task is None else task
+    parts = read_own(Path(test), label, drop, schema if is_table(Path(test)) else None, task)
     return parts.get("test", parts["train"])

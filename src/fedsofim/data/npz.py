@@ -10,12 +10,13 @@ import numpy as np
 from fedsofim.data.rows import Rows
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
+from fedsofim.tasks import Task
 
 NEEDED = ("x_train", "y_train")
 PARTS = ("train", "val", "test")
 
 
-def rows_of_npz(path: Path) -> dict[str, Rows]:
+def rows_of_npz(path: Path, task: Task = Task()) -> dict[str, Rows]:
     """The rows of each part; train is needed, val and test may be absent."""
     arrays = read_arrays(path)
     _explain_images(path, arrays)
@@ -28,7 +29,10 @@ def rows_of_npz(path: Path) -> dict[str, Rows]:
             f"found {', '.join(arrays) or 'nothing'}"
         )
     found = [part for part in PARTS if f"x_{part}" in arrays]
-    return {part: Rows.of(arrays[f"x_{part}"], arrays[f"y_{part}"], f"{path} (x_{part}, y_{part})") for part in found}
+    return {
+        part: Rows.of(arrays[f"x_{part}"], arrays[f"y_{part}"], f"{path} (x_{part}, y_{part})", task=task)
+        for part in found
+    }
 
 
 def notes_of_npz(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The user's own data in any accepted form -> the rows of each part."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fedsofim.data.cells import TABLES
@@ -10,13 +11,19 @@ from fedsofim.data.npz import rows_of_npz
 from fedsofim.data.rows import Rows
 from fedsofim.data.schema import Schema
 from fedsofim.data.tables import read_table
+from fedsofim.data.targets import Label
 from fedsofim.errors import InputError
+from fedsofim.tasks import Task
 
 KINDS = (".npz", *TABLES, "a folder of class folders of images")
 
 
 def read_own(
-    path: Path, label: str | None = None, drop: Sequence[str] = (), schema: Schema | None = None
+    path: Path,
+    label: Label = None,
+    drop: Sequence[str] = (),
+    schema: Schema | None = None,
+    task: Task | None = None,
 ) -> dict[str, Rows]:
     """The rows of "train" and, where the file has them, of "val" and "test"."""
     if not path.exists():
@@ -24,11 +31,13 @@ def read_own(
     if schema is not None and path.suffix.lower() not in TABLES:
         raise InputError(f"{path}: a schema describes a table ({', '.join(TABLES)}), and this is none")
     if path.is_dir():
-        return _rows_of_folder(path)
+        if not (task or Task()).by_class:
+            raise InputError(f"{path}: a folder of class folders is about classes; the task is {task}")
+        return {part: replace(rows, task=task or Task()) for part, rows in _rows_of_folder(path).items()}
     if path.suffix.lower() == ".npz":
-        return rows_of_npz(path)
+        return rows_of_npz(path, task or Task())
     if path.suffix.lower() in TABLES:
-        return {"train": read_table(path, label, drop, schema)}
+        return {"train": read_table(path, label, drop, schema, task)}
     raise InputError(f"{path}: cannot read files of kind '{path.suffix}'; expected {', '.join(KINDS)}")
 
 

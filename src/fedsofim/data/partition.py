@@ -2,29 +2,76 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.html import card
+from fedsofim.data.unit_rows import counts, gathered, together, whose_records
 from fedsofim.errors import DataWarning, InputError, expect_whole, is_number
+from fedsofim.protection import Unit, check_unit
 
 FEW = 20  # records: a client with fewer is said, unless somebody asked for it
+ALPHA = 0.5  # of Dirichlet's proportions, unless given
 SEEDS = 2**32  # of NumPy's legacy generator
 
 
 @dataclass(frozen=True)
 class Split:
-    """A dataset with its training records dealt out to clients; `parts[i]` are the rows client i holds."""
+    """A dataset with its training records dealt out to clients; `parts[i]` are the rows client i holds.
+
+    `unit` is whom a run on it protects, and of a person at most `most` records count (None: all).
+    """
 
     dataset: Dataset
     parts: tuple[np.ndarray, ...]
     description: str
+    unit: Unit = "record"
+    most: int | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
+        """How many records each client holds."""
         return tuple(len(p) for p in self.parts)
+
+    @cached_property
+    def whose(self) -> list[np.ndarray]:
+        """Of each client's records, the number of the unit that holds it; empty where each record is one."""
+        if self.unit == "record":
+            return []
+        return whose_records(self.unit, self.dataset.person, self.parts, self.dataset.name)
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """How many units of protection each client holds: what is public of a client."""
+        return counts(self.whose) if self.whose else self.sizes
+
+    @property
+    def places(self) -> int | None:
+        """How many records the largest unit has; None where each record is one."""
+        return together(self.whose, self.most) if self.whose else None
+
+    def laid(self) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+        """Features and labels by unit, and which units each client holds."""
+        x, y = self.dataset.x_train, self.dataset.y_train
+        return gathered(x, y, self.parts, self.whose, self.most) if self.whose else (x, y, self.parts)
+
+    def protecting(self, unit: Unit, most: int | None = None) -> "Split":
+        """The same records at the same clients, with another unit of protection.
+
+        `most`: of a person with more records the first so many count; the others are left out of training.
+        """
+        check_unit(unit)
+        if most is not None:
+            expect_whole("the records of a person that count", most, 1)
+        if most is not None and unit == "record":
+            raise InputError(
+                f"at most {most} records of a person are to count, but each record is protected by itself; protect "
+                "persons (unit 'person'), or leave the number out"
+            )
+        return replace(self, unit=unit, most=most)
 
     def __repr__(self) -> str:
         """Sizes and names, never a record."""
@@ -51,14 +98,15 @@ class Split:
 def split(
     data: Dataset,
     clients: int = 20,
-    alpha: float = 0.5,
+    alpha: float | None = None,
     seed: int = 42,
     min_size: int | None = None,
     *,
-    iid: bool = False,
+    iid: bool | None = None,
 ) -> Split:
-    """Deal the training records out: Dirichlet(alpha) over classes, or evenly at random with iid=True.
+    """Deal the training records out: Dirichlet(alpha) over classes, by default 0.5, or evenly at random with iid=True.
 
+    Where records have no classes (numbers, counts, several labels) they are dealt evenly, and alpha is refused.
     A client of fewer than `min_size` records is an error; where nobody says how few, one of fewer than 20 is said.
     Where records have persons, all of a person's go to one client.
 
@@ -71,6 +119,8 @@ def split(
         raise InputError(f"split got a {type(data).__name__}; expected a dataset, as fs.load gives one")
     if data.owner is not None:
         raise InputError(f"{data.name} came one file per client; it is split already, so use by_owner")
+    iid = _checked_iid(data, alpha, iid)
+    alpha = ALPHA if alpha is None else alpha
     expect_whole("the split's seed", seed, 0)
     if seed >= SEEDS:
         raise InputError(f"the split's seed is {seed}; expected a whole number below 2**32")
@@ -84,6 +134,18 @@ def split(
     if min_size is None:
         _say_small(data.name, parts, how)
     return Split(data, parts, how)
+
+
+def _checked_iid(data: Dataset, alpha: float | None, iid: bool | None) -> bool:
+    """Dirichlet's proportions are over classes: whatever has none is dealt evenly."""
+    if data.task.by_class:
+        return bool(iid)
+    if alpha is not None or iid is False:
+        raise InputError(
+            f"{data.name}: Dirichlet's proportions are over classes, and the task is {data.task}; deal evenly "
+            "(iid=True, --partition iid), or give one file per client (clients_from, --clients-from)"
+        )
+    return True
 
 
 def by_owner(data: Dataset) -> Split:
@@ -148,6 +210,14 @@ def statistics(labels: np.ndarray, parts: Sequence[np.ndarray], classes: int) ->
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     logs = np.log(np.where(share > 0, share * classes, 1.0))
     return Statistics(counts, np.sum(share * logs, axis=1), np.sum(counts == 0, axis=1))
+
+
+def statistics_of(dealt: Split) -> Statistics:
+    """Of a split; where records have no classes there is one column, of all of them."""
+    data = dealt.dataset
+    if data.task.by_class:
+        return statistics(data.y_train, dealt.parts, data.classes)
+    return statistics(np.zeros(len(data.y_train), np.int32), dealt.parts, 1)
 
 
 def _check_clients(clients: int, records: int, min_size: int) -> None:

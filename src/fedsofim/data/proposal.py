@@ -14,9 +14,11 @@ from typing import Any
 from fedsofim.data.cells import Cells, listed
 from fedsofim.data.columns import is_gap, plain_text, with_point
 from fedsofim.data.schema import WORDS, Column, Schema, as_toml
+from fedsofim.data.targets import Label, label_names
 from fedsofim.errors import InputError
 
 FEW = 30  # categories: with more it is free text
+MANY = 100  # classes: with more, a label that is a number is learned as one
 FORMATS = ("", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d")
 _PERSON = re.compile(r"patient|subject|user|person|participant|member|mrn", re.IGNORECASE)
 _ID = re.compile(r"^$|^unnamed|^index$|(^|[ _.-])(id|nr|no|uuid|key|code)$|^rownames?$|[a-z]Id$", re.IGNORECASE)
@@ -29,7 +31,8 @@ HEADER = """\
 # 120, whoever was treated), then delete the from_records line.
 #
 # kind: number (range, unit, decimal), category (categories), boolean (words), date (range, format),
-#       label (classes), person (an id that is kept: one person's records are never torn apart), drop
+#       label (classes; range, where it is a number; several columns of this kind are yes/no labels),
+#       person (an id that is kept: one person's records are never torn apart), drop
 # missing = VALUE fills gaps and adds a feature that says so; group = true tells accuracy for each value.
 """
 
@@ -46,12 +49,12 @@ class Draft:
         return HEADER.format(origin=self.origin) + as_toml(self.schema, self.comments)
 
 
-def propose(cells: Cells, label: str | None = None) -> Draft:
-    """A draft for a table; the label is the column of that name, unless told otherwise."""
-    chosen = "label" if label is None else label
-    if chosen not in cells.columns:
+def propose(cells: Cells, label: Label = None) -> Draft:
+    """A draft for a table; the label is the column of that name, unless told otherwise. Several are labels at once."""
+    chosen = label_names(label) or ("label",)
+    if strange := [name for name in chosen if name not in cells.columns]:
         raise InputError(
-            f"{cells.origin}: no column '{chosen}'; say which column holds the labels (--label NAME); "
+            f"{cells.origin}: no column '{strange[0]}'; say which column holds the labels (--label NAME); "
             f"columns: {listed(cells.header)}"
         )
     guesses = {name: _guess(name, values, chosen) for name, values in cells.columns.items()}
@@ -62,13 +65,13 @@ def propose(cells: Cells, label: str | None = None) -> Draft:
 Guess = tuple[Column, str]
 
 
-def _guess(name: str, values: Sequence[Any], label: str) -> Guess:
+def _guess(name: str, values: Sequence[Any], labels: Sequence[str]) -> Guess:
     empty = is_gap(Schema(columns=()))
     there = [v for v in values if not empty(v)]
     gaps = len(there) < len(values)
     seen = sorted({plain_text(v) for v in there})
-    if name == label:
-        return _label(name, seen, gaps)
+    if name in labels:
+        return _several(name, seen) if len(labels) > 1 else _label(name, there, seen, gaps)
     if not there:
         return Column(name=name, kind="drop"), "every cell is empty"
     whole_or_text = not all(isinstance(v, float) for v in there) and not any("." in s for s in seen)
@@ -84,8 +87,20 @@ def _guess(name: str, values: Sequence[Any], label: str) -> Guess:
     )
 
 
-def _label(name: str, seen: list[str], gaps: bool) -> Guess:
+def _several(name: str, seen: list[str]) -> Guess:
+    words = next((w for w in WORDS if {s.lower() for s in seen} <= set(w)), ())
+    said = "one of the labels: yes or no" + ("" if words else "; say its two words: words = ['no', 'yes']")
+    return Column(name=name, kind="label", words=words), said
+
+
+def _label(name: str, there: Sequence[Any], seen: list[str], gaps: bool) -> Guess:
     said = "what is predicted" + ("; some cells are empty, which training refuses" if gaps else "")
+    guess = _number(name, there, gaps=False) if len(seen) > MANY else None
+    if guess is not None and guess[0].range:
+        column = Column(
+            name=name, kind="label", range=guess[0].range, decimal=guess[0].decimal, from_records=("range",)
+        )
+        return column, f"{said}, a number: give the range that anybody may know; task = 'counts' if it counts something"
     classes = tuple(map(int, seen)) if all(re.fullmatch(r"-?\d{1,15}", s) for s in seen) else tuple(seen)
     return Column(name=name, kind="label", classes=tuple(sorted(classes)), from_records=("classes",)), said
 

@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from fedsofim.data.schema import Schema
+from fedsofim.data.targets import checked_answers
 from fedsofim.errors import InputError
+from fedsofim.tasks import LABELS, Task
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Features (records x p), labels as written, the file they came from and its columns, if named."""
+    """Features (records x p), labels as written (numbers and counts in their units), the file they came from and its
+    columns, if named."""
 
     x: np.ndarray
     y: np.ndarray
@@ -21,6 +24,7 @@ class Rows:
     schema: Schema | None = None  # of a table; with classes in it, labels are their numbers
     person: np.ndarray | None = None  # whose record it is, where the table says so
     groups: Mapping[str, np.ndarray] = field(default_factory=dict)  # public groups that accuracy is told for
+    task: Task = Task()
 
     @staticmethod
     def of(
@@ -29,6 +33,7 @@ class Rows:
         origin: str,
         columns: tuple[str, ...] = (),
         place: Callable[[int], str] = "row {}".format,
+        task: Task = Task(),
     ) -> "Rows":
         """Check one file's arrays; `place` says where in the file a record stands.
 
@@ -37,12 +42,12 @@ class Rows:
         fedsofim.errors.InputError: mine.csv: row 0, column 'height' is nan; remove or fill it (1 such value)
         """
         x, y = np.asarray(x), np.asarray(y)
-        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-        if x.ndim != 2 or y.ndim != 1 or len(x) != len(y):
+        several = task.kind == LABELS
+        y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 and not several else y
+        if x.ndim != 2 or y.ndim != 1 + several or len(x) != len(y):
             raise InputError(
                 f"{origin}: features of shape {x.shape} and labels of shape {y.shape}; expected (records, "
-                "features) "
-                "and (records,)"
+                f"features) and {'(records, labels)' if several else '(records,)'}"
             )
         if len(x) == 0 or x.shape[1] == 0:
             raise InputError(f"{origin}: {len(x)} records of {x.shape[1]} features; expected one or more of each")
@@ -51,7 +56,8 @@ class Rows:
         with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the next line reports
             x = x.astype(np.float32)
         _check_finite(x, origin, columns, place)
-        return Rows(x, _labels(y, origin, place), origin, columns)
+        read = _labels(y, origin, place) if task.by_class else checked_answers(y, origin, place, task)
+        return Rows(x, read, origin, columns, task=task)
 
 
 def _check_finite(x: np.ndarray, origin: str, columns: tuple[str, ...], place: Callable[[int], str]) -> None:

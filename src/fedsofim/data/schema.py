@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.errors import InputError, is_number, one_of, unknown
+from fedsofim.tasks import CLASSES, LABELS, NUMBERS, Task
+from fedsofim.tasks import KINDS as TASKS
 
 FORMAT = 1  # of the file; raised when an older reader would misread a newer file
 KINDS = ("number", "category", "boolean", "date", "label", "person", "drop")
@@ -28,10 +30,12 @@ class Column:
 
     name: str
     kind: str
-    range: tuple[Any, ...] = ()  # number: two numbers; date: two dates
+    range: tuple[Any, ...] = ()  # number: two numbers; date: two dates; label: it is a number, or a count
     categories: tuple[str, ...] = ()  # category
     classes: tuple[Any, ...] = ()  # label; left out: those of the training records
-    words: tuple[str, ...] = ()  # boolean: what is written for false, and for true
+    task: str = ""  # label: what is learned of it (tasks.py); left out: a number if it has a range, else classes
+    huber: float | None = None  # label that is a number: the error from which on its loss is a straight line
+    words: tuple[str, ...] = ()  # boolean, and label of several: what is written for false, and for true
     missing: Any = None  # what a gap is filled with, beside an indicator; None: gaps are an error
     decimal: str = "."  # number
     format: str = ""  # date: as strptime has it; left out: YYYY-MM-DD
@@ -51,7 +55,7 @@ _BELONGS = {
     "category": {"categories", "missing", "group"},
     "boolean": {"words", "missing", "group"},
     "date": {"range", "missing", "format"},
-    "label": {"classes"},
+    "label": {"classes", "task", "range", "huber", "words", "decimal", "unit"},
     "person": set(),
     "drop": set(),
 }
@@ -75,6 +79,17 @@ class Schema:
     @property
     def label(self) -> Column | None:
         return next(iter(self.of_kind("label")), None)
+
+    @property
+    def task(self) -> Task:
+        """What is learned: several columns of kind label are several labels at once, each yes or no."""
+        found = self.of_kind("label")
+        if len(found) > 1 or (found and found[0].task == LABELS):
+            return Task(LABELS)
+        if not found:
+            return Task()
+        column = found[0]
+        return Task(column.task or (NUMBERS if column.range else CLASSES), column.range or None, column.huber)
 
     @property
     def person(self) -> Column | None:
@@ -118,9 +133,9 @@ def schema_of(given: Any, origin: str = "the schema") -> Schema:
         )
     columns = tuple(_column(origin, name, table) for name, table in given["columns"].items())
     schema = Schema(columns=columns, missing=tuple(map(str, given.get("missing", MISSING))))
-    for kind in ("label", "person"):
-        if len(found := schema.of_kind(kind)) > 1:
-            raise InputError(f"{origin}: {' and '.join(c.name for c in found)} are both of kind {kind}; expected one")
+    if len(found := schema.of_kind("person")) > 1:
+        raise InputError(f"{origin}: {' and '.join(c.name for c in found)} are both of kind person; expected one")
+    _check_task(origin, schema)
     if not schema.inputs:
         raise InputError(f"{origin}: no column that features are made of; expected a number, category, boolean or date")
     return schema
@@ -206,8 +221,29 @@ def _check(where: str, c: Column) -> None:
         raise InputError(f"{where}: words are {list(c.words)}; expected what is written for false, and for true")
     if c.kind == "label" and c.classes and (len(c.classes) < 2 or len(set(c.classes)) != len(c.classes)):
         raise InputError(f"{where}: classes are {list(c.classes)}; expected two or more, each once")
+    if c.kind == "label" and c.task:
+        one_of(f"task (of '{c.name}')", c.task, TASKS)
+    if c.kind == "label" and c.words and len(c.words) != 2:
+        raise InputError(f"{where}: words are {list(c.words)}; expected what is written for no, and for yes")
     if c.decimal not in (".", ","):
         raise InputError(f"{where}: decimal is {c.decimal!r}; expected '.' or ','")
+
+
+def _check_task(origin: str, schema: Schema) -> None:
+    """Labels, and what belongs to them, make sense together."""
+    found = schema.of_kind("label")
+    try:
+        task = schema.task
+    except InputError as problem:
+        raise InputError(f"{origin}: column '{found[0].name}': {problem}") from None
+    for c in found:
+        if task.kind == LABELS and (c.classes or c.range or c.task not in ("", LABELS)):
+            raise InputError(
+                f"{origin}: column '{c.name}' is one of {len(found)} labels, which say yes or no each; leave out its "
+                "classes, range and task, or keep one column of kind label"
+            )
+        if c.classes and not task.by_class:
+            raise InputError(f"{origin}: column '{c.name}': classes and {task} contradict each other; give one of them")
 
 
 def _known(where: str, kind: str, given: Iterable[str], known: Iterable[str]) -> None:
@@ -222,8 +258,6 @@ def plain_schema(schema: Schema) -> dict[str, Any]:
     return plain_dates(schema.plain())
 
 
-def numbers_only(names: Iterable[str], label: str | None = None, classes: Iterable[Any] = ()) -> Schema:
-    """The schema of a table that nobody described: numbers as they come, and a label."""
-    columns = [Column(name=name, kind="number") for name in names]
-    columns += [Column(name=label, kind="label", classes=tuple(classes))] if label is not None else []
-    return Schema(columns=tuple(columns))
+def numbers_only(names: Iterable[str], labels: Iterable[Column] = ()) -> Schema:
+    """The schema of a table that nobody described: numbers as they come, and what is predicted."""
+    return Schema(columns=(*(Column(name=name, kind="number") for name in names), *labels))

@@ -15,7 +15,9 @@ from fedsofim.data.cells import TABLES, Cells, listed, raise_all, read_cells
 from fedsofim.data.columns import encode, is_gap, plain_text, strangers, texts
 from fedsofim.data.rows import Rows
 from fedsofim.data.schema import Column, Schema, numbers_only
+from fedsofim.data.targets import Label, answers_of, label_column, label_names, with_labels, with_task
 from fedsofim.errors import DataWarning, InputError
+from fedsofim.tasks import LABELS, Task
 
 EMPTY = ("", "nan", "null", "na", "n/a", "none")  #: how a missing label is written
 MANY = 100  # classes of a table; with more, a label is a quantity
@@ -23,7 +25,13 @@ _COUNTS = re.compile(r"^$|^unnamed: \d+$|^index$|^rownames?$|^id$|^row(_?(id|nr|
 _ID = re.compile(r"(^|[ _.-])(id|uuid|mrn)$|[a-z]Id$|[a-z]ID$")
 
 
-def read_table(path: Path, label: str | None = None, drop: Sequence[str] = (), schema: Schema | None = None) -> Rows:
+def read_table(
+    path: Path,
+    label: Label = None,
+    drop: Sequence[str] = (),
+    schema: Schema | None = None,
+    task: Task | None = None,
+) -> Rows:
     """The rows of a file.
 
     >>> import tempfile
@@ -33,34 +41,32 @@ def read_table(path: Path, label: str | None = None, drop: Sequence[str] = (), s
     >>> rows.x.tolist(), rows.y.tolist()
     ([[4.0], [30.0]], ['cat', 'dog'])
     """
-    return rows_of(read_cells(path), label, drop, schema)
+    return rows_of(read_cells(path), label, drop, schema, task)
 
 
 def is_table(path: Path) -> bool:
     return path.suffix.lower() in TABLES
 
 
-def rows_of(cells: Cells, label: str | None = None, drop: Sequence[str] = (), schema: Schema | None = None) -> Rows:
-    """The rows of a table that was read."""
+def rows_of(
+    cells: Cells,
+    label: Label = None,
+    drop: Sequence[str] = (),
+    schema: Schema | None = None,
+    task: Task | None = None,
+) -> Rows:
+    """The rows of a table that was read. `task`: what is learned, where no schema says it."""
     for remark in cells.remarks:
         warnings.warn(remark, DataWarning, stacklevel=2)
+    labels = label_names(label)
     if schema is None:
-        return _undescribed(cells, label, drop)
-    if label is not None and (schema.label is None or schema.label.name != label):
-        schema = with_label(schema, label)
-    schema = without(schema, drop, cells.origin)
-    return _described(cells, schema)
+        return _undescribed(cells, labels, drop, task or Task())
+    if labels and tuple(c.name for c in schema.of_kind("label")) != labels:
+        schema = with_labels(schema, labels)
+    return _described(cells, with_task(without(schema, drop, cells.origin), task))
 
 
 # --- with a schema ------------------------------------------------------------------------------------------
-
-
-def with_label(schema: Schema, label: str) -> Schema:
-    """The same with another label; what was the label is left out."""
-    columns = [replace(c, kind="drop", classes=(), from_records=()) if c.kind == "label" else c for c in schema.columns]
-    if label not in {c.name for c in columns}:
-        raise InputError(f"the schema has no column '{label}'; its columns: {listed([c.name for c in columns])}")
-    return replace(schema, columns=tuple(Column(name=label, kind="label") if c.name == label else c for c in columns))
 
 
 def without(schema: Schema, drop: Sequence[str], origin: str) -> Schema:
@@ -73,16 +79,17 @@ def without(schema: Schema, drop: Sequence[str], origin: str) -> Schema:
 def _described(cells: Cells, schema: Schema) -> Rows:
     if (column := schema.label) is None:
         raise InputError(f"{cells.origin}: the schema has no column of kind label, which training needs")
-    if column.name not in cells.columns:
-        raise InputError(
-            f"{cells.origin}: no column '{column.name}', the schema's label; columns: {listed(cells.header)}"
-        )
+    for found in schema.of_kind("label"):
+        if found.name not in cells.columns:
+            raise InputError(
+                f"{cells.origin}: no column '{found.name}', the schema's label; columns: {listed(cells.header)}"
+            )
     if unknown := strangers(schema, cells):
         raise InputError(
             f"{cells.origin}: the schema says nothing of column {listed([repr(u) for u in unknown])}; "
             "describe each, or say kind = 'drop'"
         )
-    y = _labels(cells, schema, column)
+    y = _labels(cells, schema, column) if schema.task.by_class else answers_of(cells, schema)
     encoded = encode(schema, cells)
     for remark in encoded.remarks:
         warnings.warn(f"{cells.origin}: {remark}", DataWarning, stacklevel=2)
@@ -92,9 +99,28 @@ def _described(cells: Cells, schema: Schema) -> Rows:
         cells.origin,
         encoded.names,
         schema=schema,
-        person=texts(cells, schema.person.name) if schema.person and schema.person.name in cells.columns else None,
+        person=_persons(cells, schema),
         groups={c.name: groups_of(schema, c, cells) for c in schema.inputs if c.group},
+        task=schema.task,
     )
+
+
+def _persons(cells: Cells, schema: Schema) -> np.ndarray | None:
+    """Whose record each is. An empty id is refused: as one person it would tie strangers' records together, and as a
+    person each it could tear one's apart; only who made the table knows which."""
+    if schema.person is None or schema.person.name not in cells.columns:
+        return None
+    name, empty = schema.person.name, is_gap(schema)
+    raise_all(
+        cells.origin,
+        [
+            f"{cells.place(row)}, column '{name}' names no person; give each person an id of their own, also those who "
+            "are not known, or leave the column out (kind = 'drop')"
+            for row, cell in enumerate(cells.columns[name])
+            if empty(cell)
+        ],
+    )
+    return texts(cells, name)
 
 
 def groups_of(schema: Schema, column: Column, cells: Cells) -> np.ndarray:
@@ -138,18 +164,25 @@ def _no_label(cells: Cells, row: int, column: str) -> str:
 # --- without ------------------------------------------------------------------------------------------------
 
 
-def _undescribed(cells: Cells, label: str | None, drop: Sequence[str]) -> Rows:
-    chosen = _label_column(cells, label)
-    columns = _features(cells, chosen, drop)
+def _undescribed(cells: Cells, labels: tuple[str, ...], drop: Sequence[str], task: Task) -> Rows:
+    chosen = [_label_column(cells, name) for name in labels or ("label",)]
+    if len(chosen) > 1 and task.kind != LABELS:
+        raise InputError(f"{cells.origin}: {len(chosen)} label columns; several labels at once are task='labels'")
+    columns = _features(cells, tuple(chosen), drop)
+    schema = numbers_only(columns, [label_column(name, task) for name in chosen])
+    y = _classes(cells, chosen[0]) if task.by_class else answers_of(cells, schema)
+    x = _numbers(cells, columns)
+    _check_ids(cells, columns, x)
+    return replace(Rows.of(x, y, cells.origin, columns, cells.place, task), schema=schema)
+
+
+def _classes(cells: Cells, chosen: str) -> np.ndarray:
     labels = np.array([plain_text(cell) for cell in cells.columns[chosen]])
     problems = [_no_label(cells, int(i), chosen) for i in np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))]
     raise_all(cells.origin, problems)
     y = _whole_numbers(labels)
     check_classes(cells.origin, chosen, np.unique(y))
-    x = _numbers(cells, columns)
-    _check_ids(cells, columns, x)
-    rows = Rows.of(x, y, cells.origin, columns, cells.place)
-    return replace(rows, schema=numbers_only(columns, chosen))
+    return y
 
 
 def check_classes(origin: str, label: str, classes: Sequence[Any] | np.ndarray) -> None:
@@ -157,13 +190,12 @@ def check_classes(origin: str, label: str, classes: Sequence[Any] | np.ndarray) 
     if len(classes) > MANY:
         raise InputError(
             f"{origin}: column '{label}' has {len(classes)} different values, so it is a quantity or an id and no "
-            f"class; expected at most {MANY} classes. Choose another label (--label NAME), or put its values into "
-            "a few ranges first"
+            f"class; expected at most {MANY} classes. Choose another label (--label NAME), learn it as a number within "
+            "a public range (--task numbers --target-range 0,100), or put its values into a few ranges first"
         )
 
 
-def _label_column(cells: Cells, label: str | None) -> str:
-    chosen = "label" if label is None else label
+def _label_column(cells: Cells, chosen: str) -> str:
     if chosen not in cells.columns:
         near = get_close_matches(chosen, cells.header, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
@@ -174,13 +206,15 @@ def _label_column(cells: Cells, label: str | None) -> str:
     return chosen
 
 
-def _features(cells: Cells, label: str, drop: Sequence[str]) -> tuple[str, ...]:
+def _features(cells: Cells, labels: Sequence[str], drop: Sequence[str]) -> tuple[str, ...]:
     strange = [name for name in drop if name not in cells.columns]
     if strange:
         raise InputError(f"{cells.origin}: no column '{strange[0]}' to drop; columns: {listed(cells.header)}")
-    columns = tuple(name for name in cells.header if name != label and name not in drop)
+    columns = tuple(name for name in cells.header if name not in labels and name not in drop)
     if not columns:
-        raise InputError(f"{cells.origin}: no column of features beside the label '{label}'")
+        raise InputError(
+            f"{cells.origin}: no column of features beside the label {listed([repr(name) for name in labels])}"
+        )
     return columns
 
 

@@ -25,6 +25,7 @@ from fedsofim.deploy import ledger_file
 from fedsofim.deploy.chain import Link, first_link
 from fedsofim.deploy.ledger_file import COLUMNS, append, last_link
 from fedsofim.deploy.lines import Line, within_cap
+from fedsofim.deploy.stopping import check_going
 from fedsofim.errors import Refused
 
 _REPLIES_KEPT = 3  # of a job: a server that resumes goes back one round at most
@@ -59,6 +60,14 @@ class Opened(NamedTuple):
     number: int
     secret: bytes  # the job's
     reply: bytes | None
+    spent: float | None = None  # epsilon of the whole ledger with this charge; None: it was charged before
+
+
+class Answered(NamedTuple):
+    """A request that was answered: its job's terms, and the job's secret."""
+
+    terms: str
+    secret: bytes
 
 
 class Standing(NamedTuple):
@@ -88,6 +97,7 @@ class Account:
     ) -> Opened:  # fmt: skip
         """Charge a request, on disk, or refuse it; a question that was charged before is free."""
         with self._used() as db:
+            check_going(self.path)
             secret = _job(db, ask, fresh_secret)
             before = db.execute(
                 "SELECT id, digest, answer, reply FROM asks WHERE job=? AND phase=? AND round=? ORDER BY id",
@@ -101,10 +111,10 @@ class Account:
             if ask.in_order:
                 _check_order(db, ask, only_question=not before)
             _check_bounds(db, bounds)
-            within_cap(_lines(db), lines, cap, delta)
+            spent = within_cap(_lines(db), lines, cap, delta)
             number = _insert(db, ask, lines)
             append(db, "charge", number, self.witness)
-        return Opened(number, secret, None)
+        return Opened(number, secret, None, spent)
 
     def close_ask(self, number: int, reply: bytes, memory: bytes, stored: int = Bounds.stored) -> None:
         """Keep what is about to leave, and what the client remembers, before it leaves; never a second answer."""
@@ -142,6 +152,19 @@ class Account:
         with self._used() as db:
             query = "SELECT EXISTS (SELECT 1 FROM asks WHERE digest=? AND answer IS NOT NULL)"
             return bool(db.execute(query, (digest,)).fetchone()[0])
+
+    def answered(self, digest: str) -> Answered | None:
+        """The request of this digest, if it was answered here."""
+        query = "SELECT terms, secret FROM asks JOIN jobs USING (job) WHERE digest=? AND answer IS NOT NULL"
+        with self._used() as db:
+            row = db.execute(query, (digest,)).fetchone()
+        return Answered(*row) if row else None
+
+    def tell(self, digest: str, present: Sequence[str]) -> tuple[str, ...]:
+        """Whom the sum of an answered request is over, as this node was first told: on disk, and never another set."""
+        with self._used() as db:
+            (ask,) = db.execute("SELECT MIN(id) FROM asks WHERE digest=? AND answer IS NOT NULL", (digest,)).fetchone()
+            return tuple(json.loads(ledger_file.tell(db, ask, json.dumps(list(present)), self.witness)))
 
     def check(self, lines: Sequence[Line], *, cap: float, delta: float) -> float:
         """The epsilon spent once these are added; Refused above the cap. Nothing is written."""

@@ -9,14 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedsofim.core.evaluation import Measured
 from fedsofim.core.phase import Phase
 from fedsofim.core.programs import upload_shapes
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.job_state import JobState
-from fedsofim.deploy.order import Order
+from fedsofim.deploy.order import PAIRS, Order
+from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.server import start_job
 from fedsofim.deploy.steps import phases_of
-from fedsofim.deploy.wire import Arrays, Job, from_bytes, to_bytes
+from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
 
@@ -32,6 +34,7 @@ def save(now: JobState, path: Path) -> None:
         "clients": [asdict(c) for c in now.clients],
         "phase": now.phase,
         "round": now.round,
+        "measured": [asdict(m) for m in now.measured],
         "absent": {str(round): list(names) for round, names in now.absent.items()},
     }
     arrays: Arrays = {"meta": np.asarray(json.dumps(meta))}
@@ -55,7 +58,8 @@ def restore(path: Path) -> JobState:
 
 def _restored(arrays: Arrays) -> JobState:
     meta = json.loads(str(arrays["meta"]))
-    order = Order(**{**meta["order"], "settings": tuple((k, v) for k, v in meta["order"]["settings"])})
+    pairs = {name: tuple((k, v) for k, v in meta["order"].get(name, ())) for name in PAIRS}
+    order = Order(**meta["order"] | pairs)
     clients = tuple(Client(**{**c, "shape": tuple(c["shape"])}) for c in meta["clients"])
     job = Job.read(meta["job"])
     fresh = start_job(order, clients)
@@ -64,13 +68,16 @@ def _restored(arrays: Arrays) -> JobState:
         raise ValueError("its round makes no sense")
     _check_choices(job, fresh.job)
     absent = {int(round): tuple(map(str, names)) for round, names in meta.get("absent", {}).items()}
+    measured = tuple(Measured(**{**m, "clients": tuple(m["clients"])}) for m in meta.get("measured", []))
     at = replace(fresh, job=job, phase=Phase(meta["phase"]), round=meta["round"], absent=absent, **trees)
+    at = replace(at, measured=measured)
     return replace(at, released=_released(arrays, at))
 
 
 def _check_choices(job: Job, planned: Job) -> None:
     """A recipe may choose otherwise in another version; a job goes on as it was begun, or not at all."""
-    for name in ("method", "settings", "rounds", "clip", "weights", "trust", "preparation"):
+    fixed = ("method", "settings", "model", "model_settings", "rounds", "clip", "weights", "trust", "preparation")
+    for name in (*fixed, "evaluations"):
         if getattr(job, name) != getattr(planned, name):
             raise ValueError(f"its job was begun with other {name} than this version chooses")
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim.core.queries import Query, SecondMoment
+from fedsofim.core.queries import Query, SecondMoment, TorchGradient
 from fedsofim.errors import Refused
 
 _AT_ONCE = 2**22  # numbers of per-record vectors held at a time
@@ -19,9 +19,19 @@ _GUARD = 1 - 1e-9  # keeps a clipped norm below the clip in spite of rounding in
 
 
 def exact_sum(
-    query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip: float, step: float | None
+    query: Query,
+    consts: Sequence,
+    x: np.ndarray,
+    y: np.ndarray,
+    clip: float,
+    step: float | None,
+    taken: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Sum of clipped vectors over records: int64 in units of `step`, or float64 where there is none."""
+    """Sum of clipped vectors over records: int64 in units of `step`, or float64 where there is none.
+
+    `taken`: which records count (None: all). Vectors are computed of all of them, each in its place: in floats a vector
+    may depend on what stands beside it, and who was drawn must not change what others say.
+    """
     consts = [jnp.asarray(c) for c in consts]
     size = sum(math.prod(s.shape) for s in query.outputs(consts))
     if step is not None:
@@ -31,6 +41,7 @@ def exact_sum(
     for first in range(0, len(y), chunk):
         piece = slice(first, first + chunk)
         clipped = _summands(query, consts, x[piece], y[piece], clip)
+        clipped = clipped if taken is None else np.where(taken[piece, None], clipped, 0.0)
         total += clipped.sum(axis=0) if step is None else np.rint(clipped / step).astype(np.int64).sum(axis=0)
     return total
 
@@ -52,7 +63,8 @@ def _summands(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip
 
 def _vectors(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Every record's vector, unclipped, as one row of doubles."""
-    leaves = _each(query, consts, jnp.asarray(x), jnp.asarray(y))
+    torch = type(query) is TorchGradient
+    leaves = query.rows(consts, x, y) if torch else _each(query, consts, jnp.asarray(x), jnp.asarray(y))
     return np.concatenate([np.asarray(leaf, np.float64).reshape(len(y), -1) for leaf in leaves], axis=1)
 
 

@@ -204,25 +204,27 @@ class _Releases:
         x, y, weight = (
             np.asarray(a).reshape(-1, *a.shape[2:]) for a in (op.records.x, op.records.y, op.records.weight)
         )
-        keep = (weight > 0) & self.sampled(site, label, len(weight))
+        held = weight > 0
+        x, y, taken = x[held], y[held], self.sampled(site, label, len(weight))[held]
         if self.masked is not None:
-            self.words.append(self.masked_words(self.masked, site, op.consts, x[keep], y[keep]))
+            self.words.append(self.masked_words(self.masked, site, op.consts, x, y, taken))
             return [jnp.zeros(s.shape, s.dtype) for s in shapes]
         std = self.stds[site.number] * scale_of_round(site.noise, self.round)
         if std == 0:  # a rehearsal: the node's policy allows infinite epsilon
-            total = exact_sum(site.query, op.consts, x[keep], y[keep], site.clip, None)
+            total = exact_sum(site.query, op.consts, x, y, site.clip, None, taken)
         else:
             std = lattice_std(std, ratio_of(site.query) * site.clip, coordinates)
-            whole = exact_sum(site.query, op.consts, x[keep], y[keep], site.clip, std * 2.0**-BITS)
+            whole = exact_sum(site.query, op.consts, x, y, site.clip, std * 2.0**-BITS, taken)
             secret = self.secrets.job if laid_out(site.noise) else self.secrets.own
             noise = draw(site.noise, self.round, coordinates, secret, f"noise/{label}")
             total = (whole + noise).astype(np.float64) * (std * 2.0**-BITS)
         return _parted(total, shapes)
 
-    def masked_words(self, how: Masked, site: Site, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        whole = exact_sum(
-            site.query, consts, x, y, site.clip, step_of(how.std) / how.factor
-        )  # a_i·v on the common lattice
+    def masked_words(
+        self, how: Masked, site: Site, consts: Sequence, x: np.ndarray, y: np.ndarray, taken: np.ndarray
+    ) -> np.ndarray:
+        step = step_of(how.std) / how.factor  # a_i·v on the common lattice
+        whole = exact_sum(site.query, consts, x, y, site.clip, step, taken)
         noise = draw(site.noise, self.round, len(whole), self.secrets.own, "noise")
         return masked(whole, noise, how.mask)
 

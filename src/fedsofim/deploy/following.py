@@ -43,6 +43,8 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
         begun = (job / CHECKPOINT).exists()
         again = "the same command with --resume" if begun else "the same command again; nothing was begun"
         raise InputError(f"{outcome['failed']}. When that is settled: {again}")
+    for counted in outcome.get("measured", ()):
+        print(counted, flush=True)
     print(f"finished: {job / 'checkpoint.npz'} (model), {job / 'certificate.txt'}", flush=True)
 
 
@@ -54,7 +56,7 @@ def _check_link(server: Path) -> None:
 def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
     """How the run ended. How many rounds it has is known when the nodes have introduced themselves, not before."""
     asked, seen, bar, said = time.monotonic(), 0, None, ""
-    knocked = asked
+    knocked = began = asked
     with contextlib.ExitStack() as shown:
         while True:
             done = _facts(job / PROGRESS)
@@ -71,6 +73,9 @@ def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
                     print(f"round {seen}/{done['rounds']} {done.get('text', '')}", flush=True)
             if outcome := _facts(job / OUTCOME):
                 return outcome
+            if not done and not said and time.monotonic() - began > _ASK:
+                said = "the SuperLink has not started the server's process yet; waiting for it"
+                print(said, flush=True)
             if time.monotonic() - knocked > _KNOCK:
                 knocked = time.monotonic()
                 if not link_answers(server):

@@ -13,15 +13,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fedsofim.core.budget import budget_of
+from fedsofim.data.schema import read_schema
 from fedsofim.deploy import credentials
 from fedsofim.deploy.address import Address
+from fedsofim.deploy.policy import check_lists_classes
 from fedsofim.errors import InputError
 
 _POLICY = """# What this node allows. Read for every request; change it at any time. Paths are relative to this file.
 [node]
 name = "{name}"
-data = "records.npz"          # arrays x (records x features, float) and y (whole labels, 0..classes-1)
-classes = {classes}                  # public: stated here so that no record decides it
+{data}
 ledger = "ledger.db"          # what was released so far. Keep it as long as the data; never delete it, nor restore
                               # an older copy: both would forget what has left
 
@@ -33,6 +34,7 @@ delta = {delta}
 smallest_multiplier = {multiplier}     # noise std over clip, of every single release
 largest_clip = {clip}           # largest norm a record may have in a sum
 methods = [{methods}]
+models = ["linear"]           # of what is installed here: docs/node.md
 secure_sum_min_clients = 0    # 0: never share noise. Else how many clients, this one included, you trust to draw
                               # their share of it, with mask_key and [peers] set: docs/node.md
 
@@ -46,6 +48,12 @@ stored_mb = 256               # answers kept for being asked again
 seconds = 600                 # for one message
 """
 
+_TABLE = """data = "records.csv"          # your table: .csv, .tsv or .parquet
+schema = "schema.toml"        # public, the same at every node: what the columns mean, and the classes"""
+_ARRAYS = """data = "records.npz"          # arrays x (records x features, float) and y (whole labels, 0..classes-1);
+                              # or a table (.csv, .parquet), with schema = "schema.toml" in the place of classes
+classes = {classes}                  # public: stated here so that no record decides it"""
+
 _FIND_PYTHON = """cd "$(dirname "$0")" || exit 1
 for python in "${{PYTHON:-}}" .venv/bin/python ../.venv/bin/python "{python}" python3; do
     if [ -n "$python" ] && "$python" -c "import fedsofim" 2>/dev/null; then break; fi
@@ -58,7 +66,8 @@ fi
 """
 
 _START_NODE = """#!/bin/sh
-# Starts this node; `./start.sh check` looks for everything that is wrong, and starts nothing.
+# Starts this node; `./start.sh check` looks for everything that is wrong, and starts nothing; `./start.sh --page` shows
+# a page of it in a browser on this machine (its address: state/page), with the budget left and a stop switch.
 # It answers only what policy.toml allows, with the fedsofim installed here; no environment need be active.
 {find}if [ "${{1:-}}" = check ]; then
     shift
@@ -68,7 +77,7 @@ exec "$python" -m fedsofim node --policy policy.toml --superlink {address} {secu
 """
 
 _UNIT = """# systemd: copy to /etc/systemd/system, set User and paths, then: systemctl enable --now {name}
-[Unit]
+{hint}[Unit]
 Description={what}
 After=network-online.target
 Wants=network-online.target
@@ -93,13 +102,19 @@ WantedBy=multi-user.target
 _CONTAINER = """# podman build -t {name} .
 # podman run -d --name {name} -v "$PWD":/data -v {name}-state:/state {options}{name}
 # The folder is mounted, not copied: records and keys are in no image. /state remembers how the ledger ends.
-FROM python:3.12-slim
+{hint}FROM python:3.12-slim
 RUN pip install --no-cache-dir "fedsofim[flower]=={version}"
 ENV FEDSOFIM_STATE=/state PYTHON=/usr/local/bin/python3
 WORKDIR /data
 VOLUME ["/data", "/state"]
 ENTRYPOINT ["/data/{script}"]
 """
+
+#: For a unit, and for a container.
+_PAGE_HINTS = (
+    "# A page of the node on this machine: append --page --page-port 8711 to ExecStart; its address: state/page.\n",
+    "# A page of the node: run with --network host and append --page to the command; its address: state/page.\n",
+)
 
 _START_LINK = """#!/bin/sh
 # Starts Flower's SuperLink, which connects server and nodes. Its database keeps nodes and runs over restarts.
@@ -112,8 +127,9 @@ PATH="$(dirname "$link"):$PATH" exec "$link" {security} --host {bind} --port {po
 _README = """This folder was written by `fedsofim federation init`.
 
 server/          for the coordinator: ./start-superlink.sh, then `fedsofim serve {server}`
-nodes/NAME/      for each operator: fill in policy.toml, put records.npz beside it, make the ledger once
+nodes/NAME/      for each operator: fill in policy.toml, put the records beside it, make the ledger once
                  (fedsofim ledger create --policy policy.toml), look (./start.sh check), then ./start.sh
+                 (./start.sh --page shows what is asked and spent; fedsofim node stop --policy policy.toml halts it)
                  NAME.service and Containerfile start it with the machine; adapt their first lines
 authority/       ca.key signs new server certificates. Keep it offline; nobody needs it to run the federation.
 
@@ -133,6 +149,7 @@ class Terms:
     smallest_multiplier: float = 1.0
     largest_clip: float = 10.0
     classes: int = 10
+    schema: Path | None = None  # what the nodes' tables mean; a copy for each
     methods: tuple[str, ...] = ("fedsofim", "fedgd", "fedadam")
 
 
@@ -143,6 +160,8 @@ def hand_out(folder: Path, names: list[str], where: Address, terms: Terms = Term
     if len(set(names)) != len(names) or not names:
         raise InputError(f"node names are {names}; expected at least one, each different")
     budget_of(terms.epsilon, terms.delta)  # senseless? say so before anything is written
+    if terms.schema is not None:
+        check_lists_classes(terms.schema, read_schema(terms.schema))
     server = folder / "server"
     for path in (folder, server, server / "node-keys", server / "flwr", folder / "authority"):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -170,16 +189,19 @@ def _node(folder: Path, name: str, where: Address, terms: Terms) -> None:
         _copy(folder / "authority" / "ca.crt", node / "ca.crt")
         security = "--root-certificates ca.crt --key node.key"
     (node / "policy.toml").write_text(policy_text(name, terms))
+    if terms.schema is not None:
+        _copy(terms.schema, node / "schema.toml")
     checked = "" if where.insecure else security
     script = _START_NODE.format(address=where, security=security, checked=checked, find=_find_python())
     _script(node / "start.sh", script)
-    _services(node, name, "start.sh", f"fedsofim node {name}")
+    _services(node, name, "start.sh", f"fedsofim node {name}", hints=_PAGE_HINTS)
 
 
 def policy_text(name: str, terms: Terms) -> str:
     """A policy template filled in."""
+    data = _ARRAYS.format(classes=terms.classes) if terms.schema is None else _TABLE
     return _POLICY.format(
-        name=name, classes=terms.classes, epsilon=json.dumps(terms.epsilon), delta=terms.delta,
+        name=name, data=data, epsilon=json.dumps(terms.epsilon), delta=terms.delta,
         multiplier=terms.smallest_multiplier, clip=terms.largest_clip,
         methods=", ".join(f'"{m}"' for m in terms.methods),
     )  # fmt: skip
@@ -196,11 +218,13 @@ def _find_python() -> str:
     return _FIND_PYTHON.format(python=sys.executable)
 
 
-def _services(folder: Path, name: str, script: str, what: str, options: str = "") -> None:
-    """What starts it with the machine: a unit for systemd and a container's recipe."""
-    unit = _UNIT.format(name=name, what=what, folder=folder.absolute(), script=script)
+def _services(
+    folder: Path, name: str, script: str, what: str, options: str = "", hints: tuple[str, str] = ("", "")
+) -> None:
+    """What starts it with the machine: a unit for systemd and a container's recipe, each with a hint."""
+    unit = _UNIT.format(name=name, what=what, folder=folder.absolute(), script=script, hint=hints[0])
     (folder / f"{name}.service").write_text(unit)
-    container = _CONTAINER.format(name=name, script=script, options=options, version=version("fedsofim"))
+    container = _CONTAINER.format(name=name, script=script, options=options, version=version("fedsofim"), hint=hints[1])
     (folder / "Containerfile").write_text(container)
 
 

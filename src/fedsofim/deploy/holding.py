@@ -8,6 +8,7 @@ finds the stored answer and pays nothing: no question is worked on twice at a ti
 What is told of it depends on requests only, and only on the one that the asker names.
 """
 
+import contextlib
 import fcntl
 import os
 import re
@@ -45,6 +46,14 @@ def held(ledger: Path, digest: str) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)  # a killed process leaves the file, but nobody who locks it
+
+
+def sweep(ledger: Path) -> None:
+    """Remove what killed processes left: files that nobody locks."""
+    for path in ledger.with_name(f"{ledger.name}.held").glob("*"):
+        with contextlib.suppress(OSError), path.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)  # whoever waits for the lock sees that, and makes another
 
 
 def _place(ledger: Path, digest: str) -> Path:

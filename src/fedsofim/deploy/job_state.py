@@ -8,7 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fedsofim import models
 from fedsofim.core.audit import Program
+from fedsofim.core.evaluation import Measured
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.models import softmax_head
 from fedsofim.core.phase import Phase
@@ -36,6 +38,8 @@ class JobState:
     round: int  # the next to be asked, from 0
     absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # who was not there, by round, from 0
 
+    measured: tuple[Measured, ...] = ()  # accuracies that the nodes counted
+
     @property
     def finished(self) -> bool:
         return self.phase is Phase.ROUND and self.round >= self.job.rounds
@@ -60,7 +64,8 @@ class JobState:
 
     def request(self) -> Request:
         arrays = outgoing(self.programs, self.phase, self.params, self.state, self.released)
-        return Request(self.job, self.phase, self.round, arrays)
+        number = len(self.measured) if self.phase is Phase.EVALUATION else self.round
+        return Request(self.job, self.phase, number, arrays)
 
     @property
     def choices(self) -> Choices:
@@ -84,12 +89,16 @@ class JobState:
 
 def choices_of(order: Order, clients: tuple[Client, ...]) -> Choices:
     """What the recipe makes of these clients, and what was ordered by hand in its place."""
+    model = models.unless_head(order.model, dict(order.model_settings))
     situation = Situation(
         budget=order.budget,
         sizes=tuple(c.size for c in clients),
         shape=clients[0].shape,
         classes=clients[0].classes,
         trust=order.trust,
+        head=model is None,
+        takes="any features" if model is None else model.takes,
+        min_clients=order.min_sum,
     )
     return by_hand(
         choose(order.recipe, situation),
@@ -108,7 +117,7 @@ def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
     chosen = choices_of(order, clients)
     return make_plan(
         make(chosen.method, dict(chosen.settings), order.budget.epsilon),
-        softmax_head(chosen.start),
+        models.unless_head(order.model, dict(order.model_settings)) or softmax_head(chosen.start),
         sizes=[c.size for c in clients],
         shape=clients[0].shape,
         classes=clients[0].classes,
@@ -118,4 +127,6 @@ def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
         weights=chosen.weights,
         trust=order.trust,
         preparation=chosen.preparation,
+        evaluation=order.evaluation(chosen.rounds),
+        min_clients=order.min_sum,
     )

@@ -36,6 +36,7 @@ CREATE TABLE chain (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, ask INTEGER NOT NULL REFERENCES asks, link BLOB NOT NULL,
     seal BLOB NOT NULL);
 """
+_TOLD = "CREATE TABLE IF NOT EXISTS told (ask INTEGER PRIMARY KEY REFERENCES asks, who TEXT NOT NULL)"  # since format 2
 _FORMAT = "2"
 COLUMNS = [f.name for f in fields(Line)]
 _HINT = "restore the newest copy; what left since an older one would be forgotten"
@@ -103,13 +104,27 @@ def used(path: Path, witness: Path | None) -> Iterator[sqlite3.Connection]:
         known = _known(path, place, identity)
         if _checked.get(path) != _signature(path):
             _whole(path, db, identity, known.key)
-        _check_history(path, db, identity, known.last)
+        _check_history(path, db, identity, known.last, known.signed)
         yield db
         end = last_link(db)
         db.execute("COMMIT")
         _checked[path] = _signature(path)
     if end.number > known.last.number:
         advance(place, end)
+
+
+@contextlib.contextmanager
+def looked_at(path: Path, witness: Path | None) -> Iterator[sqlite3.Connection]:
+    """A look at its own node's ledger, checked as for use; nothing is written. Nobody can write while it lasts."""
+    with contextlib.closing(_connected(_present(path))) as db, _told(path):
+        db.execute("BEGIN")
+        identity = _identity(path, db)  # from here on no other transaction ends, so the witness knows no more
+        known = _known(path, witness or place_of(identity), identity)
+        if _checked.get(path) != _signature(path):
+            _whole(path, db, identity, known.key)
+        _check_history(path, db, identity, known.last, known.signed)
+        yield db
+        db.execute("COMMIT")
 
 
 @contextlib.contextmanager
@@ -120,6 +135,16 @@ def read(path: Path) -> Iterator[sqlite3.Connection]:
         _whole(path, db, _identity(path, db), None)
         yield db
         db.execute("COMMIT")
+
+
+def tell(db: sqlite3.Connection, ask: int, who: str, witness: Path | None) -> str:
+    """Whom the sum of an ask is over, as its node was first told, which is an entry of its own; `who` if it was not."""
+    db.execute(_TOLD)  # ledgers that never met a sum with losses have no such table
+    row = db.execute("SELECT who FROM told WHERE ask=?", (ask,)).fetchone()
+    if row is None:
+        db.execute("INSERT INTO told VALUES (?, ?)", (ask, who))
+        append(db, "told", ask, witness)
+    return row[0] if row else who
 
 
 def append(db: sqlite3.Connection, kind: str, ask: int, witness: Path | None) -> None:
@@ -157,7 +182,7 @@ def _present(path: Path) -> Path:
 def _told(path: Path) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:  # what SQLite says of a damaged file may be no text
         raise InputError(f"{path}: the ledger cannot be used ({error}); nothing is released") from error
 
 
@@ -206,17 +231,22 @@ def _whole(path: Path, db: sqlite3.Connection, identity: str, key: bytes | None)
     return links
 
 
-def _check_history(path: Path, db: sqlite3.Connection, identity: str, known: Link) -> None:
-    """Does the ledger go on from where its witness last saw it?"""
+def _check_history(path: Path, db: sqlite3.Connection, identity: str, *known: Link | None) -> None:
+    """Does the ledger go on from all that its witness knows of it?"""
     end = last_link(db)
-    if end.number < known.number:
+    for link in filter(None, known):
+        if end.number < link.number:
+            raise InputError(
+                f"{path}: the ledger ends with entry {end.number}, and it had {link.number}: this is an older copy; "
+                f"{_HINT}; nothing is released"
+            )
+        row = db.execute("SELECT link FROM chain WHERE number=?", (link.number,)).fetchone()
+        if (row[0] if row else first_link(identity).digest) == link.digest:
+            continue
         raise InputError(
-            f"{path}: the ledger ends with entry {end.number}, and it had {known.number}: this is an older copy; "
-            f"{_HINT}; nothing is released"
+            f"{path}: the ledger has another history than its node wrote or signed; what left under that one is not "
+            f"in it; {_HINT}; nothing is released"
         )
-    row = db.execute("SELECT link FROM chain WHERE number=?", (known.number,)).fetchone()
-    if (row[0] if row else first_link(identity).digest) != known.digest:
-        raise InputError(f"{path}: the ledger has another history than its node wrote; {_HINT}; nothing is released")
 
 
 def _signature(path: Path) -> tuple[int, ...]:
@@ -234,6 +264,8 @@ def _said(db: sqlite3.Connection, kind: str, ask: int) -> list[Any]:
     ).fetchone()
     if kind == "answer":
         return [kind, ask, answer]
+    if kind == "told":
+        return [kind, ask, *db.execute("SELECT who FROM told WHERE ask=?", (ask,)).fetchone()]
     lines = db.execute(f"SELECT {', '.join(COLUMNS)} FROM charges WHERE ask=? ORDER BY id", (ask,)).fetchall()
     return [kind, ask, *_of_job(db, job), phase, round, digest, at, [list(line) for line in lines]]
 
@@ -249,12 +281,14 @@ def _entries(db: sqlite3.Connection) -> Iterator[Entry]:
     lines: dict[int, list[list[Any]]] = {}
     for ask, *line in db.execute(f"SELECT ask, {', '.join(COLUMNS)} FROM charges ORDER BY id"):
         lines.setdefault(ask, []).append(line)
+    met = db.execute("SELECT 1 FROM sqlite_master WHERE name='told'").fetchone()
+    told = dict(db.execute("SELECT ask, who FROM told")) if met else {}
     rows = db.execute(
         "SELECT chain.kind, asks.id, job, phase, round, digest, at, answer, link, seal FROM chain JOIN asks "
         "ON chain.ask = asks.id ORDER BY number"
     )
     for kind, ask, job, phase, round, digest, at, answer, link, seal in rows:
-        said = [kind, ask, answer]
-        if kind != "answer":
+        said = [kind, ask, told[ask] if kind == "told" else answer]
+        if kind == "charge":
             said = [kind, ask, *jobs[job], phase, round, digest, at, lines.get(ask, [])]
         yield Entry(said, link, seal)

@@ -4,9 +4,9 @@ The cost comes from the node's own audit of the method's program and from the no
 server's word is used for nothing but what to compute.
 """
 
-import hashlib
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,38 +18,22 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.preparation import prepared
 from fedsofim.core.records import in_blocks
 from fedsofim.core.site import MAX_SITES
-from fedsofim.data.npz import read_arrays
-from fedsofim.deploy.account import Ask
+from fedsofim.data.meaning import digest_of
+from fedsofim.data.schema import plain_schema
+from fedsofim.deploy.account import Ask, Opened
 from fedsofim.deploy.execute import Secrets, run, run_masked
 from fedsofim.deploy.holding import held
 from fedsofim.deploy.lines import Line
 from fedsofim.deploy.noise import fresh_secret, laid_out, request_secret
+from fedsofim.deploy.packing import from_bytes, to_bytes, tree_from_bytes, tree_to_bytes
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.pricing import check_job, check_terms, masking, priced
-from fedsofim.deploy.wire import (
-    Arrays,
-    Job,
-    Programs,
-    Request,
-    from_bytes,
-    incoming,
-    incoming_released,
-    programs_of,
-    to_bytes,
-    tree_from_bytes,
-    tree_to_bytes,
-)
+from fedsofim.deploy.pricing import check_job, check_terms, hidden, masking, priced
+from fedsofim.deploy.records import Data, read_data
+from fedsofim.deploy.stopping import check_going, unless_stopped
+from fedsofim.deploy.wire import Arrays, Job, Programs, Request, incoming, incoming_released, programs_of
 from fedsofim.errors import InputError, Refused
 
-
-class DataProblem(InputError):
-    """Something about the records themselves: never told to the server."""
-
-
-class Data(NamedTuple):
-    x: np.ndarray
-    y: np.ndarray
-    fingerprint: str
+Tell = Callable[[Opened], None]
 
 
 def hello(policy: Policy) -> dict[str, Any]:
@@ -63,34 +47,38 @@ def hello(policy: Policy) -> dict[str, Any]:
         "classes": policy.classes,
         "ledger": standing.ledger,
         "version": version("fedsofim"),
+        **({} if data.held_out is None else {"held_out": len(data.held_out[1])}),
+        **({} if policy.schema is None else {"schema": plain_schema(policy.schema)}),  # public
     }
 
 
 def consider(policy: Policy, job: Job) -> dict[str, Any]:
     """Would the whole job be allowed? Asked before any node spends anything; promises nothing, costs nothing."""
+    check_going(policy.ledger)
     check_job(policy, job)  # before anything is built
     data = read_data(policy)
-    programs = _programs(policy, job, data)
     lines: list[Line] = []
-    for phase in programs.by_phase:
-        for round in range(phase.times(job.rounds)):
+    for phase in _programs(policy, job, data, Phase.ROUND).by_phase:
+        programs = _programs(policy, job, data, phase)
+        for round in range(job.times(phase)):
             request = Request(job, phase, round, {})
             check_terms(policy, request)
-            lines += priced(policy, request, programs, len(data.y)).lines
+            lines += priced(policy, request, programs, len(data.y), len(data.seen_in(phase)[1])).lines
     return {"epsilon": stated(policy.account.check(lines, cap=policy.epsilon, delta=policy.delta))}
 
 
-def answer(policy: Policy, request: Request) -> Arrays:
-    """The upload, charged and stored; or Refused with the reason, and nothing has left."""
-    check_terms(policy, request)  # before anything is built
-    with held(policy.ledger, request.digest()):
-        return _answer(policy, request)
+def answer(policy: Policy, request: Request, tell: Tell = lambda opened: None) -> Arrays:
+    """The upload, charged and stored; or Refused with the reason, and nothing has left. `tell` hears of the charge."""
+    with unless_stopped(policy.ledger):
+        check_terms(policy, request)  # before anything is built
+        with held(policy.ledger, request.digest()):
+            return _answer(policy, request, tell)
 
 
-def _answer(policy: Policy, request: Request) -> Arrays:
+def _answer(policy: Policy, request: Request, tell: Tell = lambda opened: None) -> Arrays:
     data = read_data(policy)
-    programs = _programs(policy, request.job, data)
-    price = priced(policy, request, programs, len(data.y))
+    programs = _programs(policy, request.job, data, request.phase)
+    price = priced(policy, request, programs, len(data.y), len(data.seen_in(request.phase)[1]))
     program = programs.by_phase[request.phase]
     how = masking(policy, request, program, price.shares) if price.shares is not None else None
     inputs = _inputs(policy, request, programs, data)  # all before the charge: what cannot run costs nothing
@@ -98,26 +86,31 @@ def _answer(policy: Policy, request: Request) -> Arrays:
     opened = account.open_ask(
         ask, price.lines, cap=policy.epsilon, delta=policy.delta, fresh_secret=fresh_secret(), bounds=bounds
     )
+    tell(opened)
     if opened.reply is not None:
         return from_bytes(opened.reply)
     secrets = Secrets(request_secret(opened.secret, ask.digest), opened.secret)
+    parcels: Arrays = {}
     if how is not None:
+        how, parcels = hidden(policy, request, how, secrets.own)
         upload, memory = run_masked(program, inputs, how, secrets), ()
     else:
         upload, memory = run(program, inputs, price.stds, secrets)
-    reply = to_bytes({f"upload{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(upload))})
+    reply = to_bytes({f"upload{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(upload))} | parcels)
     account.close_ask(opened.number, reply, tree_to_bytes(memory), bounds.stored)
     return from_bytes(reply)
 
 
-def _programs(policy: Policy, job: Job, data: Data) -> Programs:
-    """The job's programs for these records, if it is about such records at all."""
+def _programs(policy: Policy, job: Job, data: Data, phase: Phase) -> Programs:
+    """The job's programs for the records that a phase is about, if it is about such records at all."""
+    if job.schema != digest_of(policy.schema):
+        raise Refused("the job is about tables of another schema than this node's; start a new job")
     if tuple(data.x.shape[1:]) != job.shape or policy.classes != job.classes:
         raise Refused(
             f"the job is about records of shape {list(job.shape)} in {job.classes} classes; this node's have shape "
             f"{list(data.x.shape[1:])} in {policy.classes}"
         )
-    return programs_of(job, len(data.y), policy.work.local_steps)
+    return programs_of(job, len(data.seen_in(phase)[1]), policy.work.local_steps)
 
 
 def _ask(request: Request, program: Program, data: Data) -> Ask:
@@ -132,35 +125,17 @@ def _ask(request: Request, program: Program, data: Data) -> Ask:
     )
 
 
-def read_data(policy: Policy) -> Data:
-    """The node's records, checked; what is wrong with them is for the operator's eyes only."""
-    if not policy.data.is_file():
-        raise DataProblem(f"{policy.data}: there is no such file; put the records there, or change data in the policy")
-    try:
-        found = read_arrays(policy.data)
-        x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])
-    except (InputError, KeyError, ValueError):  # whose texts may quote a record
-        raise DataProblem(f"{policy.data}: expected a readable .npz file with arrays of numbers x and y") from None
-    if x.ndim != 2 or y.shape != (len(x),) or len(x) == 0 or not np.issubdtype(y.dtype, np.integer):
-        form = f"x is {x.shape}, y is {y.dtype}{y.shape}"
-        raise DataProblem(f"{policy.data}: {form}; expected x (records x features) and one whole label for each record")
-    if outside := int(np.sum((y < 0) | (y >= policy.classes))):
-        raise DataProblem(f"{policy.data}: {outside} labels lie outside 0..{policy.classes - 1}")
-    y = y.astype(np.int32)
-    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
-    return Data(x, y, digest)
-
-
 def _inputs(policy: Policy, request: Request, programs: Programs, data: Data) -> Inputs:
     params, state = incoming(programs, request.phase, request.arrays)
-    records = in_blocks(_seen(request, programs, data.x), data.y, [np.arange(len(data.y))])
+    x, y = data.seen_in(request.phase)
+    records = in_blocks(_seen(request, programs, x), y, [np.arange(len(y))])
     return Inputs(
         params=jax.tree.map(jnp.asarray, params),
         state=jax.tree.map(jnp.asarray, state),
         memory=_memory(policy, request, programs, params) if request.phase is Phase.ROUND else (),
         key=jax.random.key(0),  # never drawn from: execute.py brings the noise
         index=jnp.int32(0),
-        size=jnp.float32(len(data.y)),
+        size=jnp.float32(len(y)),
         round=jnp.int32(request.round),
         noise_std=jnp.float32(request.job.noise_std),
         stds=jnp.zeros(MAX_SITES, jnp.float32),  # nor these: the exact ones go to execute.py

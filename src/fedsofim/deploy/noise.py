@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedsofim.core.mechanisms import Diagonal, Independent, Mechanism, Mischarged, Tree
+from fedsofim.deploy.subtree_noise import change, height_of
 from fedsofim.errors import Refused
 
 BITS = 32  # of a standard deviation
@@ -212,11 +213,30 @@ def draw(mechanism: Mechanism, round: int, coordinates: int, secret: bytes, labe
     """Lattice noise of a round. `secret` is the request's own, except where noise comes back: then it is the job's."""
     if not laid_out(mechanism):
         return lattice_normal(Bits(secret, label), coordinates)
-    terms = tree_terms(inner(mechanism), round)
+    tree = inner(mechanism)
+    if isinstance(tree, Tree) and tree.honaker:
+        m, first = place_in_tree(tree, round)
+
+        def node(height: int, last: int) -> np.ndarray:
+            return lattice_normal(Bits(secret, f"{label}/{height}:{first + last}"), coordinates)
+
+        return change(node, m)
     total = np.zeros(coordinates, np.int64)
-    for sign, node in terms:
-        total += sign * lattice_normal(Bits(secret, f"{label}/{node}"), coordinates)
+    for sign, name in tree_terms(tree, round):
+        total += sign * lattice_normal(Bits(secret, f"{label}/{name}"), coordinates)
     return total
+
+
+def place_in_tree(tree: Tree, round: int) -> tuple[int, int]:
+    """(how many rounds of its tree are done with this one, the last round before that tree)."""
+    m = round % (tree.restart or round + 1) + 1
+    return m, round - m
+
+
+def draws_of_release(mechanism: Mechanism, rounds: int) -> int:
+    """How many nodes a release draws for the first time, at most: what ties may cost is counted for each."""
+    tree = inner(mechanism)
+    return max(1, rounds.bit_length()) if isinstance(tree, Tree) and tree.honaker else 1
 
 
 def tree_terms(tree: Mechanism, round: int) -> Sequence[tuple[int, str]]:
@@ -226,10 +246,9 @@ def tree_terms(tree: Mechanism, round: int) -> Sequence[tuple[int, str]]:
     ([(1, '0:0')], [(1, '1:1'), (-1, '0:0')])
     """
     if not isinstance(tree, Tree) or tree.honaker:
-        raise Refused("subtree estimates (noise=honaker) have no exact noise here; use noise=tree")
-    m = round % (tree.restart or round + 1) + 1
-    top = (m & -m).bit_length() - 1
-    first = round - m  # the last round before this tree
+        raise Refused("this noise is not that of a plain tree")
+    m, first = place_in_tree(tree, round)
+    top = height_of(m)
     lower = [(-1, f"{h}:{first + ((m - 1) >> h << h)}") for h in range(top)]
     return [(1, f"{top}:{round}"), *lower]
 

@@ -4,16 +4,20 @@ It travels to the server process as Flower's run-config, a flat table of plain v
 pyproject.toml must list. `to_config` writes it and `from_config` reads it, for everybody.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
 from fedsofim.core.budget import WITHOUT, Budget, budget_of, stated
+from fedsofim.core.evaluation import Evaluation
+from fedsofim.core.models import HEAD
 from fedsofim.core.plan import Trust, Weights
-from fedsofim.errors import InputError, is_number, is_whole, one_of, unknown
+from fedsofim.core.preparation import check_share
+from fedsofim.errors import InputError, expect_whole, is_number, is_whole, one_of, unknown
 from fedsofim.extensions import is_file
-from fedsofim.methods import parse_settings
 from fedsofim.recipes import names as recipes
+from fedsofim.settings import parse_pairs
 
 Value = bool | float | int | str
 
@@ -24,7 +28,7 @@ def described(default: Any, help: str, **how: Any) -> Any:
 
 
 def _pairs(given: list[str] | None) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(parse_settings(given or []).items()))
+    return tuple(sorted(parse_pairs(given or []).items()))
 
 
 def _epsilon(text: str) -> float | str:
@@ -32,6 +36,7 @@ def _epsilon(text: str) -> float | str:
 
 
 _AS_IS = "left out: as the recipe has it"
+PAIRS = ("settings", "model_settings")  # fields of an order that are names with values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,15 @@ class Order:
     method: str | None = described(None, f"what is installed on every node, see `fedsofim methods`; {_AS_IS}", kind=str)
     settings: tuple[tuple[str, str], ...] = described(
         (), "a parameter of the method, name=value", flag="--set", typed=list[str] | None, shown=None, read=_pairs
+    )
+    model: str = described(HEAD, "what is trained: a model that every node has installed and allows, as mlp")
+    model_settings: tuple[tuple[str, str], ...] = described(
+        (),
+        "a parameter of the model, as hidden=64,64",
+        flag="--set-model",
+        typed=list[str] | None,
+        shown=None,
+        read=_pairs,
     )
     epsilon: float | str = described(
         1.0, f"budget for the whole job; {WITHOUT}: no noise, for a rehearsal", typed=str, shown="1.0", read=_epsilon
@@ -61,30 +75,56 @@ class Order:
     standardize: float = described(
         0.0, "share of the budget for feature moments, instead of the recipe's preparation", flag="--standardize-share"
     )
+    evaluate: str = described("", "private: nodes count right answers, with noise, out of the same budget")
+    evaluate_every: int = described(0, "rounds between two such counts; 0: one, at the end")
+    evaluate_share: float = described(0.05, "part of the budget for all of them")
     seed: int = described(0, "of the initial parameters")
 
+    @property
+    def privately(self) -> bool:
+        """Are right answers counted at the nodes?"""
+        return self.evaluate == "private"
+
+    def evaluation(self, rounds: int) -> Evaluation | None:
+        """The counts of a job of so many rounds: after every so many, and after the last."""
+        if not self.privately:
+            return None
+        return Evaluation(times=math.ceil(rounds / (self.evaluate_every or rounds)), share=self.evaluate_share)
+
     def __post_init__(self) -> None:
+        one_of("evaluate", self.evaluate, ("", "private"))
+        expect_whole("evaluate-every", self.evaluate_every, 0)
+        if self.privately:
+            check_share(self.evaluate_share)
         one_of("recipe", self.recipe, recipes())
         one_of("trust", self.trust, get_args(Trust))
         if self.weights is not None:
             one_of("weights", self.weights, get_args(Weights))
-        if self.method is not None and is_file(self.method):
-            raise InputError(
-                f"the method {self.method} is a file, and nodes run only what is installed there; package it with an "
-                "entry point in the group fedsofim.methods, install the package on every node, and give its name"
-            )
+        for kind, name in (("method", self.method), ("model", self.model)):
+            if name is not None and is_file(name):
+                raise InputError(
+                    f"the {kind} {name} is a file, and nodes run only what is installed there; package it with an "
+                    f"entry point in the group fedsofim.{kind}s, install the package on every node, and give its name"
+                )
 
     @property
     def budget(self) -> Budget:
         return budget_of(self.epsilon, self.delta)
+
+    @property
+    def min_sum(self) -> int | None:
+        """With how many clients a secure sum must have all its noise; None: with all, or there is none."""
+        return self.min_clients if self.trust == "secure-sum" else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Conduct:
     """How a job is conducted; nothing here changes what is released."""
 
-    test: str = described("", "public test data of the coordinator")
+    test: str = described("", "public test data of the coordinator; a table is read by --schema")
+    schema: str = described("", "what the nodes' columns mean: nodes with others are named before anything is spent")
     folder: str = described("", "where checkpoint and certificate are kept", hidden=True)
+    statements: str = described("", "where each node's last signed statement is kept", hidden=True)
     resume: bool = described(False, "go on from the job's checkpoint", flag="--resume")
     ask_first: bool = described(True, "would every node allow the whole job?", hidden=True)
     attempts: int = described(3, "to get a round whole", hidden=True)
@@ -101,7 +141,7 @@ def to_config(order: Order, conduct: Conduct) -> dict[str, Value]:
     """
     found = {_key(f.name): getattr(part, f.name) for part in (order, conduct) for f in fields(part)}
     found = {key: "" if value is None else value for key, value in found.items()}
-    return found | {"settings": " ".join(f"{name}={value}" for name, value in order.settings)}
+    return found | {_key(name): " ".join(f"{k}={v}" for k, v in getattr(order, name)) for name in PAIRS}
 
 
 def from_config(config: Mapping[str, Any]) -> tuple[Order, Conduct]:
@@ -111,7 +151,7 @@ def from_config(config: Mapping[str, Any]) -> tuple[Order, Conduct]:
         raise unknown("setting of a run", key, known)
     kinds = {key: type(value) for key, value in known.items()} | _left_to_the_recipe()
     values: dict[str, Any] = {key: _checked(key, value, kinds[key]) for key, value in config.items()}
-    values["settings"] = _pairs(values.get("settings", "").split())
+    values |= {_key(name): _pairs(values.get(_key(name), "").split()) for name in PAIRS}
     return Order(**_part(Order, values)), Conduct(**_part(Conduct, values))
 
 

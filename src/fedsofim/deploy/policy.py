@@ -2,8 +2,9 @@
 
 [node]
 name = "hospital-1"
-data = "records.npz"            # x: records x features, y: labels
-classes = 10                    # public, stated here so that no record decides it
+data = "records.csv"            # a table (.csv, .tsv, .parquet) by its schema; or .npz with x and y
+test = "held-out.csv"           # optional: records that no round sees, for counting right answers
+schema = "schema.toml"          # public: what the columns mean, and the classes. Or, for .npz alone: classes = 10
 ledger = "ledger.db"
 
 [budget]                        # over the life of the data, all runs and servers together
@@ -14,6 +15,7 @@ delta = 1e-5
 smallest_multiplier = 1.0       # noise std over clip, of every release
 largest_clip = 10.0
 methods = ["fedsofim", "fedgd"]
+models = ["linear", "mlp"]      # optional: of what is installed here; left out, only the linear one
 secure_sum_min_clients = 0      # 0: never share noise; else how many clients, this one included, are trusted
                                 # to draw their share of it
 
@@ -32,16 +34,21 @@ hospital-2 = "k3Zr...="
 
 import math
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fedsofim import models
 from fedsofim.core.budget import WITHOUT, Budget
+from fedsofim.core.models import HEAD
+from fedsofim.data.schema import Schema, read_schema
 from fedsofim.deploy.account import Account, Bounds
+from fedsofim.deploy.installed import is_installed
 from fedsofim.deploy.sane import is_name
-from fedsofim.deploy.wire import is_installed
 from fedsofim.errors import InputError, is_whole, unknown
 from fedsofim.methods import names
+from fedsofim.tasks import CLASSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,17 +75,20 @@ class Policy:
 
     name: str
     data: Path
-    classes: int
+    classes: int  # public: stated, or listed in the schema; no record decides it
     ledger: Path
     epsilon: float  # infinite in a rehearsal on records that need no protection
     delta: float
     smallest_multiplier: float
     largest_clip: float
     methods: tuple[str, ...]
+    models: tuple[str, ...] = (HEAD,)
     secure_sum_min_clients: int = 0
     mask_key: Path | None = None
     witness: Path | None = None  # None: in the user's state folder
     peers: tuple[tuple[str, str], ...] = ()
+    schema: Schema | None = None  # of the table
+    test: Path | None = None  # records that no round sees
     work: Work = field(default_factory=Work)
 
     @property
@@ -91,6 +101,8 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "name": (str,),
         "data": (str,),
         "classes": (int,),
+        "schema": (str,),
+        "test": (str,),
         "ledger": (str,),
         "mask_key": (str,),
         "witness": (str,),
@@ -100,10 +112,12 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "smallest_multiplier": (float, int),
         "largest_clip": (float, int),
         "methods": (list,),
+        "models": (list,),
         "secure_sum_min_clients": (int,),
     },
 }
-_OPTIONAL = {"secure_sum_min_clients", "mask_key", "witness"}
+_PATHS = ("data", "test", "ledger", "mask_key", "witness")
+_OPTIONAL = {"schema", "test", "models", "secure_sum_min_clients", "mask_key", "witness"}
 
 
 def read_policy(path: str | Path) -> Policy:
@@ -122,8 +136,10 @@ def read_policy(path: str | Path) -> Policy:
     work = _work(path, document.pop("work", {}))
     for extra in set(document) - set(_FIELDS):
         raise InputError(f"{path}: {unknown('section', f'[{extra}]', [f'[{s}]' for s in _FIELDS])}")
-    values |= {key: _beside(path, values[key]) for key in ("data", "ledger", "mask_key", "witness") if key in values}
-    values |= {"methods": tuple(values["methods"]), "peers": tuple(peers.items()), "work": work}
+    values |= {key: _beside(path, values[key]) for key in _PATHS if key in values}
+    values |= {key: tuple(values[key]) for key in ("methods", "models") if key in values}
+    values |= {"peers": tuple(peers.items()), "work": work}
+    values |= _described(path, values)
     values["epsilon"] = _epsilon(path, values["epsilon"])
     return _checked(path, Policy(**values))
 
@@ -139,9 +155,33 @@ def _section(path: Path, document: dict[str, Any], section: str) -> dict[str, An
             wanted = " or ".join(k.__name__ for k in fields[key])
             raise InputError(f"{path}: [{section}] {key} is {value!r}; expected {wanted}")
     for key in fields:
-        if key not in given and key not in _OPTIONAL:
+        if key not in given and key not in _OPTIONAL and not (key == "classes" and "schema" in given):
             raise InputError(f"{path}: [{section}] {key} is missing; nothing here has a default")
     return given
+
+
+def _described(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema, and the classes: those it lists."""
+    if "schema" not in values:
+        return {}
+    where = _beside(path, values["schema"])
+    schema = read_schema(where)
+    classes = check_lists_classes(where, schema)
+    if values.get("classes", classes) != classes:
+        raise InputError(f"{path}: classes is {values['classes']}, and the schema lists {classes}; leave it out")
+    return {"schema": schema, "classes": classes}
+
+
+def check_lists_classes(path: Path, schema: Schema) -> int:
+    """How many classes a node's schema lists; an error if it leaves them to the records, or if there are none."""
+    if schema.task.kind != CLASSES:
+        raise InputError(f"{path}: its label is of the task {schema.task}; nodes train classes so far")
+    if schema.label is None or not schema.label.classes:
+        raise InputError(
+            f"{path}: lists no classes; a node's schema needs a column of kind label with its classes, so that no "
+            "record decides them"
+        )
+    return len(schema.label.classes)
 
 
 def _work(path: Path, given: Any) -> Work:
@@ -187,7 +227,12 @@ def _checked(path: Path, p: Policy) -> Policy:
     )
     need(bool(p.methods), "methods is empty; name the methods this node takes part in")
     for name in p.methods:
-        need(isinstance(name, str) and is_installed(name), str(unknown("method", str(name), names())))
+        if not isinstance(name, str) or not is_installed(name):
+            raise InputError(f"{path}: {unknown('method', str(name), names())}")
+    need(bool(p.models), "models is empty; name the models this node trains, or leave the line out: linear alone")
+    for name in p.models:
+        if not isinstance(name, str) or not is_installed(name, "model"):
+            raise InputError(f"{path}: {unknown('model', str(name), models.names())}")
     _check_budget(path, p)
     return p
 

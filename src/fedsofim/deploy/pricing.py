@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fedsofim.core.audit import Program
-from fedsofim.core.mechanisms import Independent
+from fedsofim.core.mechanisms import Independent, Tree
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.queries import SecondMoment, ratio_of
@@ -13,11 +13,13 @@ from fedsofim.core.site import Site
 from fedsofim.deploy.exact_sums import check_fits
 from fedsofim.deploy.execute import Masked, coordinates
 from fedsofim.deploy.lines import Line
-from fedsofim.deploy.noise import cost_of_round, inner, laid_out, lattice_std, scale_of_round, tree_terms
+from fedsofim.deploy.noise import cost_of_round, draws_of_release, inner, lattice_std, place_in_tree, scale_of_round
+from fedsofim.deploy.parcels import Circle, packed
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.secure_sum import Shares, masks, pair_secrets, step_of, trusted_among
-from fedsofim.deploy.steps import PREPARING
-from fedsofim.deploy.wire import Job, Programs, Request
+from fedsofim.deploy.secure_sum import Shares, fewest_safe, masks, pair_secrets, seed_of, step_of, stream, trusted_among
+from fedsofim.deploy.steps import OWN
+from fedsofim.deploy.subtree_noise import check_draws
+from fedsofim.deploy.wire import Arrays, Job, Programs, Request
 from fedsofim.errors import Refused
 
 
@@ -30,9 +32,11 @@ class Priced(NamedTuple):
 
 
 def check_job(policy: Policy, job: Job) -> None:
-    """May such a job be asked for here? A policy lists installed methods only, so no other is ever built."""
+    """May such a job be asked for here? A policy lists what is installed only, so nothing else is ever built."""
     if job.method not in policy.methods:
         raise Refused(f"the method {job.method[:64]} is not allowed here; allowed: {', '.join(policy.methods)}")
+    if job.model not in policy.models:
+        raise Refused(f"the model {job.model[:64]} is not allowed here; allowed: {', '.join(policy.models)}")
     if job.rounds > policy.work.rounds:
         raise Refused(f"the job has {job.rounds} rounds; the most allowed here is {policy.work.rounds}")
     if job.trust == "secure-sum":
@@ -43,7 +47,7 @@ def check_terms(policy: Policy, request: Request) -> None:
     """What can be refused without looking at the program."""
     check_job(policy, request.job)
     _check_size(policy, "the request", sum(a.nbytes for a in request.arrays.values()))
-    rounds = request.phase.times(request.job.rounds)
+    rounds = request.job.times(request.phase)
     if not 0 <= request.round < rounds:
         raise Refused(f"round {request.round + 1} of a job of {rounds} rounds does not exist")
     if request.job.trust == "secure-sum" and request.phase is Phase.SETUP:
@@ -66,27 +70,45 @@ def _check_sum(policy: Policy, job: Job) -> None:
         raise Refused(f"the sum is over {len(job.peers)} clients; the fewest allowed here is {fewest}")
     if policy.name not in dict(job.peers):
         raise Refused(f"the sum is over {', '.join(dict(job.peers))}, and not over {policy.name}")
+    safe = fewest_safe(len(job.peers), _known(policy), fewest)
+    if 0 < job.min_clients < safe:
+        raise Refused(
+            f"the sum may go on with {job.min_clients} of {len(job.peers)} clients; while this node trusts {fewest} of "
+            f"the {_known(policy)} it knows, fewer than {safe} could be split into two sums. Order min-clients {safe}"
+        )
 
 
-def priced(policy: Policy, request: Request, programs: Programs, size: int) -> Priced:
-    """The price of a request at a node with so many records, within its operator's limits; or Refused."""
+def _known(policy: Policy) -> int:
+    """How many clients this node knows, itself among them."""
+    return len({policy.name, *dict(policy.peers)})
+
+
+def priced(policy: Policy, request: Request, programs: Programs, size: int, seen: int | None = None) -> Priced:
+    """The price of a request at a node with so many records, within its operator's limits; or Refused.
+
+    `seen`: how many records the request is about, where these are others (held out).
+    """
+    seen = size if seen is None else seen
     program = programs.by_phase.get(request.phase)
     if program is None:
         raise Refused(f"the method {request.job.method} has no phase '{request.phase}'")
     if request.job.trust == "secure-sum":
+        if seen > size:
+            raise Refused("more records are held out than trained on; a secure sum has no room for them")
         return _priced_sum(policy, request, programs, program, size)
     stds, lines = _lines(policy, request, program)
     for line in lines:
         _check_multiplier(policy, line, line.multiplier * math.sqrt(line.releases / line.weight))  # of this very round
     for site in program.sites:
-        _check_drawable(request, site, stds[site.number], coordinates(program.jaxpr)[site.number], size)
+        _check_drawable(request, site, stds[site.number], coordinates(program.jaxpr)[site.number], seen)
     return Priced(stds, lines)
 
 
 def _check_drawable(request: Request, site: Site, std: float, numbers: int, size: int) -> None:
     """Can this noise be drawn for so many records? Else the request is refused now, not when it has been charged."""
-    if laid_out(site.noise):
-        tree_terms(inner(site.noise), request.round)
+    tree = inner(site.noise)
+    if isinstance(tree, Tree) and tree.honaker:
+        check_draws(place_in_tree(tree, request.round)[0], numbers)
     if std > 0:
         drawn = lattice_std(std * scale_of_round(site.noise, request.round), ratio_of(site.query) * site.clip, numbers)
         check_fits(size, site.clip, step_of(drawn))
@@ -97,7 +119,7 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
     asked = request.job.stds.get(request.phase, [])
     if len(asked) != len(program.sites):
         raise Refused(f"{len(asked)} noise stds were given for {len(program.sites)} releases")
-    rounds = request.phase.times(request.job.rounds)
+    rounds = request.job.times(request.phase)
     numbers = coordinates(program.jaxpr)
     _check_size(policy, "the answer", 8 * sum(numbers.values()))
     lines = []
@@ -113,7 +135,7 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
                 releases=times,
                 weight=times * cost_of_round(site.noise, request.round, rounds),
                 sample=site.sample,
-                coordinates=numbers[site.number],
+                coordinates=numbers[site.number] * draws_of_release(site.noise, rounds),
             )
         )
     return {site.number: std for site, std in zip(program.sites, asked, strict=True)}, lines
@@ -122,7 +144,7 @@ def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int
 def _check_clip(policy: Policy, phase: Phase, site: Site) -> None:
     """Of what a method sums, whose clip the job names. A preparation's is the library's own, fixed by its features."""
     norm = math.sqrt(site.clip) if isinstance(site.query, SecondMoment) else site.clip  # of a record's vector
-    if phase not in PREPARING and not norm <= policy.largest_clip:
+    if phase not in OWN and not norm <= policy.largest_clip:
         raise Refused(f"'{site.label}' clips at {norm:g}; the largest allowed here is {policy.largest_clip:g}")
 
 
@@ -141,7 +163,7 @@ def _priced_sum(policy: Policy, request: Request, programs: Programs, program: P
     """
     job = request.job
     plain = can_pool(programs.method) and programs.method.setup is None
-    if not plain or len(program.sites) != 1 or type(program.sites[0].noise) is not Independent:
+    if not plain or len(program.sites) != 1 or program.sites[0].noise != Independent():
         raise Refused(f"{job.method} does more than release one gradient a round; it needs full noise (local)")
     if dict(job.peers)[policy.name] != size:
         raise Refused(f"the sum counts {dict(job.peers)[policy.name]} records of {policy.name}, which is wrong")
@@ -151,12 +173,13 @@ def _priced_sum(policy: Policy, request: Request, programs: Programs, program: P
             "that it drew; start a new job"
         )
     stds, (line,) = _lines(policy, request, program)
-    shares = Shares.of(job.peers, job.weights)
-    known = len({policy.name, *dict(policy.peers)})
-    honest = trusted_among(len(job.peers), known, policy.secure_sum_min_clients)
+    shares = Shares.of(job.peers, job.weights, job.min_clients)
+    honest = trusted_among(shares.enough, _known(policy), policy.secure_sum_min_clients)
     multiplier = shares.multiplier(policy.name, line.multiplier, honest)
     _check_multiplier(policy, line, multiplier)
-    line = replace(line, label=f"{line.label} (secure sum of {job.clients})", multiplier=multiplier)
+    of = f"{job.clients}" if shares.enough == job.clients else f"{shares.enough} of {job.clients}"
+    ties = line.coordinates * honest  # of every draw that is relied on
+    line = replace(line, label=f"{line.label} (secure sum of {of})", multiplier=multiplier, coordinates=ties)
     return Priced(stds, [line], shares)
 
 
@@ -170,3 +193,13 @@ def masking(policy: Policy, request: Request, program: Program, shares: Shares) 
     factor = shares.factors[shares.names.index(policy.name)]
     check_fits(dict(request.job.peers)[policy.name], site.clip, step_of(std) / factor)
     return Masked(factor, std, mask)
+
+
+def hidden(policy: Policy, request: Request, how: Masked, own: bytes) -> tuple[Masked, Arrays]:
+    """How to release where clients may be lost, under a mask of the node's own too, and the parcels that go with it."""
+    circle = Circle.of(request.job, request.digest())
+    if circle is None or policy.mask_key is None:
+        return how, {}
+    secrets = pair_secrets(policy.name, policy.mask_key, dict(policy.peers), circle.names)
+    mask = how.mask + stream(seed_of(own, "own", circle.digest), len(how.mask))
+    return replace(how, mask=mask), packed(circle, policy.name, secrets, own)

@@ -24,7 +24,7 @@ FLOWER = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
 }
 
 
@@ -45,10 +45,13 @@ def free_port() -> int:
 # --- a node -------------------------------------------------------------------------------------------------
 
 
-def run_node(policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path) -> NoReturn:
-    """A node, in the place of this process, until it is told to stop."""
+def run_node(
+    policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path, page: int | None = None
+) -> NoReturn:
+    """A node, in the place of this process, until it is told to stop; with its page at a port, 0 for a free one."""
     work.mkdir(parents=True, exist_ok=True)
-    arguments = node_command(policy, superlink, certificates, key, work)
+    shown = [] if page is None else ["--page", str(page)]
+    arguments = [*node_command(policy, superlink, certificates, key, work), *shown]
     os.execve(arguments[0], arguments, {**os.environ, **FLOWER, **_own(work.absolute())})
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedsofim.core.budget import in_words
+from fedsofim.data.columns import feature_names
 from fedsofim.deploy.lines import Line, epsilon_of_lines
-from fedsofim.deploy.node import read_data
 from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.deploy.records import DataProblem, read_data
 from fedsofim.errors import InputError
 
 _MULTIPLIERS = (1.0, 10.0, 100.0)  # noise std over clip, for which the rounds that are left are counted
@@ -34,7 +35,7 @@ def findings(policy: Path, superlink: str | None, certificates: Path | None, key
         return
     yield Finding(True, f"policy of {read.name}: epsilon {in_words(read.epsilon)} at delta {read.delta:g}, "
                         f"methods {', '.join(read.methods)}")  # fmt: skip
-    yield _of_data(read)
+    yield from _of_data(read)
     yield from _of_ledger(read)
     if key is not None:
         yield _of_key(key)
@@ -44,12 +45,19 @@ def findings(policy: Path, superlink: str | None, certificates: Path | None, key
         yield _of_connection(superlink, certificates)
 
 
-def _of_data(policy: Policy) -> Finding:
+def _of_data(policy: Policy) -> Iterator[Finding]:
+    """Everything that is wrong with the records, with row and column: here, and nowhere that others read."""
+    if policy.schema is not None:
+        leaks = [f"{' and '.join(what)} of '{column}'" for column, what in policy.schema.leaks.items()]
+        marked = f"; {', '.join(leaks)} were read off records, which epsilon does not cover" if leaks else ""
+        yield Finding(True, f"schema: {len(feature_names(policy.schema))} features, {policy.classes} classes{marked}")
     try:
         data = read_data(policy)
-    except InputError as error:
-        return Finding(False, str(error))
-    return Finding(True, f"data: {len(data.y)} records of {data.x.shape[1]} features in {policy.classes} classes")
+    except DataProblem as error:
+        yield Finding(False, error.details)
+        return
+    yield Finding(True, f"data: {len(data.y)} records of {data.x.shape[1]} features in {policy.classes} classes")
+    yield from (Finding(True, f"note: {remark}") for remark in data.remarks)
 
 
 def _of_ledger(policy: Policy) -> Iterator[Finding]:

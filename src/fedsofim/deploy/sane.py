@@ -67,3 +67,21 @@ def is_name(value: Any) -> bool:
     (True, False, False)
     """
     return isinstance(value, str) and _NAME.fullmatch(value) is not None
+
+
+def are_settings(found: Any) -> bool:
+    """Are these settings as people give them: numbers, short texts, or short lists of those, by name?
+
+    >>> are_settings({"hidden": [64, 64], "lr": 0.1}), are_settings({"hidden": {"a": 1}})
+    (True, False)
+    """
+
+    def one(value: Any) -> bool:
+        return (
+            value is None or isinstance(value, bool) or is_number(value) or (isinstance(value, str) and len(value) < 65)
+        )
+
+    def several(value: Any) -> bool:
+        return isinstance(value, list | tuple) and len(value) <= 100 and all(map(one, value))
+
+    return isinstance(found, dict) and all(isinstance(k, str) and (one(v) or several(v)) for k, v in found.items())

@@ -14,15 +14,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedsofim import models
 from fedsofim.core.mechanisms import Independent
+from fedsofim.core.models import HEAD
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
+from fedsofim.core.step_tables import as_tables
 from fedsofim.deploy.clients import Client
+from fedsofim.deploy.counting import check_counting, counted, next_question
 from fedsofim.deploy.job_state import JobState, choices_of, plan_of
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.presence import check_presence, fewest, noise_std_of, weights_of
-from fedsofim.deploy.steps import PREPARING, as_tables, phases_of
-from fedsofim.deploy.uploads import faults, mean
+from fedsofim.deploy.steps import PREPARING, phases_of
+from fedsofim.deploy.unmasking import Exchange, OpenSum, open_sum_of, unmasked
+from fedsofim.deploy.uploads import faults, mean, mean_of_sum
 from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError, expect_whole
 from fedsofim.methods import resolve
@@ -31,6 +36,8 @@ from fedsofim.methods import resolve
 def check_order(order: Order) -> None:
     """An error if the order is senseless, before any node is asked: started with clients of some size."""
     expect_whole("clients", order.clients, 1)
+    if models.unless_head(order.model, dict(order.model_settings)) is not None:
+        order = replace(order, model=HEAD, model_settings=())  # it could be made; it may be for records of another form
     start_job(order, tuple(Client(name=f"{i}", size=100, shape=(8,), classes=2) for i in range(order.clients)))
 
 
@@ -38,6 +45,7 @@ def start_job(order: Order, clients: tuple[Client, ...]) -> JobState:
     """A new job at its first question. Equal seeds start from equal parameters, the simulator's too."""
     plan = plan_of(order, clients)
     _check_trust(plan)
+    check_counting(plan)
     check_presence(order, plan)
     init_key, _ = jax.random.split(jax.random.key(order.seed))
     params = plan.model.init(init_key, plan.shape, plan.classes)
@@ -60,6 +68,8 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         id=uuid.uuid4().hex,
         method=chosen.method,
         settings=resolve(chosen.method, dict(chosen.settings), order.budget.epsilon),
+        model=models.spelled(order.model),
+        model_settings=_listed(models.resolve(order.model, dict(order.model_settings))),
         rounds=plan.rounds,
         clip=plan.clip,
         clients=len(clients),
@@ -69,11 +79,20 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         noise_std=plan.noise_std,
         preparation=as_tables(plan.preparation),
         mean_stds={phase: plan.mean_std(phase) for phase in phases_of(plan.preparation)},
+        schema=clients[0].digest,
+        evaluations=plan.programs[Phase.EVALUATION].charges[0].releases if Phase.EVALUATION in plan.programs else 0,
+        evaluation_share=order.evaluate_share if order.privately else 0.0,
         trust=order.trust,
         weights=plan.weights,
         peers=tuple((c.name, c.size) for c in clients) if order.trust == "secure-sum" else (),
         ledgers={c.name: c.ledger for c in clients} if order.trust == "secure-sum" else {},
+        min_clients=order.min_sum or 0,
     )
+
+
+def _listed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON gives them back, which has no tuples."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in settings.items()}
 
 
 def _check_trust(plan: Plan) -> None:
@@ -81,7 +100,7 @@ def _check_trust(plan: Plan) -> None:
     if plan.trust != "secure-sum":
         return
     sites = [program.sites for program in plan.programs.values()]
-    once = all(len(s) == 1 and type(s[0].noise) is Independent for s in sites)
+    once = all(len(s) == 1 and s[0].noise == Independent() for s in sites)
     plain = plan.pooled and once and Phase.SETUP not in plan.programs and plan.budget.private
     if not (plain and len(plan.sizes) >= 2):
         raise InputError(
@@ -102,16 +121,40 @@ def with_params(now: JobState, params: Any) -> JobState:
 # --- the step -----------------------------------------------------------------------------------------------
 
 
-def step(now: JobState, uploads: Mapping[str, Arrays]) -> JobState:
-    """The job after averaging one upload of every client, or of as many as are enough; anything less is an error."""
+def step(now: JobState, uploads: Mapping[str, Arrays], exchange: Exchange | None = None) -> JobState:
+    """The job after averaging one upload of every client, or of as many as are enough; anything less is an error.
+
+    A secure sum that can do without some clients takes their help to be opened: `exchange` asks them.
+    """
+    check_uploads(now, uploads)
+    opening = open_sum_of(now, uploads)
+    if opening is not None:
+        return step_open(now, opening, exchange)
+    present = [c.name for c in now.clients if c.name in uploads]
+    return _after(now, mean(now, [uploads[name] for name in present], weights_of(now, present)), present)
+
+
+def step_open(now: JobState, opening: OpenSum, exchange: Exchange | None) -> JobState:
+    """The job after an open sum is unmasked with the help of its clients."""
+    if exchange is None:
+        raise InputError("this sum can do without some clients, and needs their help to be opened; ask them")
+    return _after(now, mean_of_sum(now, unmasked(opening, exchange), opening.present), opening.present)
+
+
+def check_uploads(now: JobState, uploads: Mapping[str, Arrays]) -> None:
+    """An error unless these are sound uploads of enough clients."""
     names = [c.name for c in now.clients]
     wrong, missing = faults(now, uploads), sorted(set(names) - set(uploads))
     if wrong or set(uploads) - set(names) or len(uploads) < fewest(now):
         needed = "every client" if fewest(now) == len(names) else f"{fewest(now)} clients"
         raise InputError(f"a round needs a sound upload of {needed}; missing: {missing}, wrong: {wrong}")
-    present = [name for name in names if name in uploads]
-    after = _stepped(now, mean(now, [uploads[name] for name in present], weights_of(now, present)), present)
-    return replace(after, absent={**now.absent, now.round: tuple(missing)}) if missing else after
+
+
+def _after(now: JobState, average: Any, present: Sequence[str]) -> JobState:
+    after, missing = _stepped(now, average, present), {c.name for c in now.clients} - set(present)
+    if not missing or now.phase is not Phase.ROUND:
+        return after
+    return replace(after, absent={**now.absent, now.round: tuple(sorted(missing))})
 
 
 def _stepped(now: JobState, average: Any, present: Sequence[str]) -> JobState:
@@ -122,10 +165,12 @@ def _stepped(now: JobState, average: Any, present: Sequence[str]) -> JobState:
     if now.phase is Phase.SETUP:
         assert method.setup is not None
         return replace(now, state=method.setup.server(average, now.state), phase=_next_phase(now))
+    if now.phase is Phase.EVALUATION:
+        return counted(now, average, present)
     facts = now.plan.facts
     noise_std = jnp.float32(noise_std_of(now, present))
     params, state = _jitted(method, facts._replace(noise_std=0.0), noise_std, average, now.state, now.params)
-    return replace(now, params=params, state=state, round=now.round + 1)
+    return next_question(replace(now, params=params, state=state, round=now.round + 1))
 
 
 def _next_phase(now: JobState) -> Phase:

@@ -17,9 +17,26 @@ from fedsofim.errors import InputError
 _FIELD = "signature"
 
 
+def public_half(key: Path) -> str:
+    """Of a node's own key, as OpenSSH writes it."""
+    from cryptography.hazmat.primitives import serialization
+
+    public = _private(key).public_key()
+    return public.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
+
 def signed(statement: Mapping[str, Any], key: Path) -> dict[str, Any]:
     """The statement with its signature."""
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    content = {**statement, "public_key": public_half(key)}
+    made = _private(key).sign(_canonical(content), ec.ECDSA(hashes.SHA384()))
+    return content | {_FIELD: base64.b64encode(made).decode()}
+
+
+def _private(key: Path) -> Any:
+    from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     try:
@@ -28,10 +45,7 @@ def signed(statement: Mapping[str, Any], key: Path) -> dict[str, Any]:
         raise InputError(f"{key}: the node's key cannot be read ({error})") from error
     if not isinstance(mine, ec.EllipticCurvePrivateKey):
         raise InputError(f"{key}: a key of another kind; expected an OpenSSH key, ecdsa of 384 bits")
-    public = mine.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    content = {**statement, "public_key": public.decode()}
-    made = mine.sign(_canonical(content), ec.ECDSA(hashes.SHA384()))
-    return content | {_FIELD: base64.b64encode(made).decode()}
+    return mine
 
 
 def is_signed(statement: Mapping[str, Any]) -> bool:

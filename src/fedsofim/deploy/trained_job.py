@@ -4,21 +4,28 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedsofim.core.models import HEAD
 from fedsofim.core.prepared import Prepared
 from fedsofim.core.summary import privacy_summary
 from fedsofim.data.columns import feature_names
+from fedsofim.data.meaning import differences
 from fedsofim.data.schema import Schema
 from fedsofim.deploy.checkpoint import restore
 from fedsofim.deploy.job_state import JobState
 from fedsofim.errors import InputError
 from fedsofim.simulation.environment import versions
-from fedsofim.trained.model import Trained
+from fedsofim.trained.model import Trained, name_of
 
 
 def trained_of_job(checkpoint: Path, schema: Schema | None = None) -> Trained:
-    """The model of a finished job. `schema` is what its nodes read their tables by, if they did."""
+    """The model of a finished job, with the schema that its nodes read their tables by.
+
+    `schema`: of nodes that had none, where arrays were made of tables by hand.
+    """
     now = restore(checkpoint)
+    own = now.clients[0].described
+    if own is not None and schema is not None and (said := differences(own, schema)):
+        raise InputError(f"{checkpoint}: the nodes had another schema than the one given: of the latter, {said}")
+    schema = own or schema
     if not now.finished:
         raise InputError(
             f"{checkpoint}: the job is at round {now.round} of {now.job.rounds}; let it finish "
@@ -31,7 +38,8 @@ def trained_of_job(checkpoint: Path, schema: Schema | None = None) -> Trained:
     return Trained(
         params=now.params,
         model=now.plan.model,
-        name=HEAD,
+        name=name_of(now.plan.model),
+        settings=dict(now.plan.model.settings),
         shape=tuple(now.job.shape),
         labels=labels,
         prepared=Prepared(steps=now.plan.preparation, released=now.released, stds=now.job.mean_stds),
@@ -72,4 +80,5 @@ def _facts(now: JobState) -> dict[str, Any]:
         "job": now.job.id,
         "order": asdict(now.order),
     }
-    return {"training": training, "privacy": privacy_summary(now.plan), "result": {}, "versions": versions()}
+    result = {"private_evaluation": [{"said": str(m), **asdict(m)} for m in now.measured]} if now.measured else {}
+    return {"training": training, "privacy": privacy_summary(now.plan), "result": result, "versions": versions()}

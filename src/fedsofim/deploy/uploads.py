@@ -15,8 +15,10 @@ from fedsofim.core.queries import ratio_of
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.execute import coordinates, unmasked_mean
 from fedsofim.deploy.job_state import JobState
-from fedsofim.deploy.secure_sum import Shares, step_of, unmasked
-from fedsofim.deploy.steps import PREPARING
+from fedsofim.deploy.parcels import Circle
+from fedsofim.deploy.presence import weight_of
+from fedsofim.deploy.secure_sum import Shares, added, in_units, step_of
+from fedsofim.deploy.steps import OWN
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError
 
@@ -30,7 +32,8 @@ def faults(now: JobState, uploads: Mapping[str, Arrays]) -> dict[str, str]:
     if now.masked:
         return found  # each upload by itself looks like noise
     norms = {name: _norm(arrays) for name, arrays in uploads.items() if name not in found}
-    middle = float(np.median(list(norms.values()))) if len(norms) >= 3 else math.inf
+    compared = len(norms) >= 3 and now.phase is not Phase.EVALUATION  # accuracies about one half are about 0 here
+    middle = float(np.median(list(norms.values()))) if compared else math.inf
     for client in now.clients:
         norm, largest = norms.get(client.name, 0.0), _largest(now, client)
         if norm > _ABSURD * max(middle, 1e-30):
@@ -42,9 +45,13 @@ def faults(now: JobState, uploads: Mapping[str, Arrays]) -> dict[str, str]:
 
 
 def _wanted(now: JobState) -> dict[str, Any]:
-    """Shapes of the arrays of one upload. Under masks that is what was released, before the program went on with it."""
+    """Shapes of the arrays of one upload. Under masks that is what was released, before the program went on with it,
+    and where clients may be lost the parcels for the others."""
     if now.masked:
-        return {"upload0": jax.ShapeDtypeStruct((_numbers(now),), np.uint64)}
+        circle = Circle.of(now.job, "")
+        parcels = {} if circle is None else circle.shapes
+        words = jax.ShapeDtypeStruct((_numbers(now),), np.uint64)
+        return {"upload0": words} | {key: jax.ShapeDtypeStruct(shape, np.uint8) for key, shape in parcels.items()}
     return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload_shapes(now.program)))}
 
 
@@ -65,11 +72,11 @@ def _fault(arrays: Arrays, wanted: Mapping[str, Any]) -> str | None:
 def _largest(now: JobState, client: Client) -> float:
     """What an upload's norm cannot reasonably exceed, where it is one clipped sum over the size with fresh noise."""
     site = now.program.sites[0]
-    plain = now.phase in PREPARING or (now.phase is Phase.ROUND and now.plan.pooled)
+    plain = now.phase in OWN or (now.phase is Phase.ROUND and now.plan.pooled)
     if not plain or type(site.noise) is not Independent or site.sample < 1:
         return math.inf
     noise = now.job.stds[now.phase][0] * site.noise.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
-    return 1.001 * (site.clip + noise / client.size)
+    return 1.001 * (site.clip + noise / (client.counted if now.phase is Phase.EVALUATION else client.size))
 
 
 def _norm(arrays: Arrays) -> float:
@@ -88,20 +95,20 @@ def _numbers(now: JobState) -> int:
 def mean(now: JobState, uploads: Sequence[Arrays], weights: np.ndarray | None = None) -> Any:
     """The weighted mean of sound uploads, one of each client that is there, in the order of the clients."""
     if now.masked:
-        return _secure_mean(now, uploads)
+        return mean_of_sum(now, added([u["upload0"] for u in uploads]), [c.name for c in now.clients])
     shapes, weights = upload_shapes(now.program), now.plan.client_weights if weights is None else weights
     leaves = [np.stack([u[f"upload{i}"] for u in uploads]) for i in range(len(jax.tree.leaves(shapes)))]
     means = [jnp.tensordot(jnp.asarray(weights, leaf.dtype), jnp.asarray(leaf), 1) for leaf in leaves]
     return jax.tree.unflatten(jax.tree.structure(shapes), means)
 
 
-def _secure_mean(now: JobState, uploads: Sequence[Arrays]) -> Any:
-    """The same from masked uploads; if their masks did not cancel, an error and no step."""
+def mean_of_sum(now: JobState, total: np.ndarray, present: Sequence[str]) -> Any:
+    """The same from the sum of masked uploads of those present; if masks are left in it, an error and no step."""
     (site,) = now.program.sites
-    shares = Shares.of(now.job.peers, now.job.weights)
+    shares = Shares.of(now.job.peers, now.job.weights, now.job.min_clients)
     std = shares.std(now.job.stds[now.phase][0], ratio_of(site.query) * site.clip, _numbers(now))
-    total = unmasked([u["upload0"] for u in uploads], step_of(std))
-    largest = site.clip + std * math.sqrt(len(shares.names)) * (math.sqrt(len(total)) + 10)
-    if np.linalg.norm(total) > largest:
+    values = in_units(total, step_of(std))
+    largest = site.clip + std * math.sqrt(len(present)) * (math.sqrt(len(values)) + 10)
+    if np.linalg.norm(values) > largest:
         raise InputError("the masks do not cancel: some node was asked another question, or answered falsely")
-    return unmasked_mean(now.program, now.programs.inputs(now.phase), total)
+    return unmasked_mean(now.program, now.programs.inputs(now.phase), values / weight_of(now, present))

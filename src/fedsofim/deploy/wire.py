@@ -1,27 +1,27 @@
 """What travels between server and node: a job's terms as JSON, a request about it, and the reply.
 
-Both sides build the same programs from the terms, each from the methods installed on it: a server can name a method,
-never send one. Only what the client's program reads is sent: the parameters, and of the server's state the leaves that
-the program uses.
+Both sides build the same programs from the terms, each from the methods and models installed on it: a server can name
+one, never send one. Only what the client's program reads is sent: the parameters, and of the server's state the leaves
+that the program uses.
 """
 
 import hashlib
-import io
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
 
-from fedsofim import methods
+from fedsofim import methods, models
 from fedsofim.core.accounting import STDS
 from fedsofim.core.audit import Inputs, Program
+from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.method import Method
-from fedsofim.core.models import Model, softmax_head
+from fedsofim.core.models import HEAD, Model
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.preparation import Step, width_of
@@ -37,11 +37,11 @@ from fedsofim.core.programs import (
 from fedsofim.core.records import block_shape
 from fedsofim.core.site import LARGEST_CLIP, SMALLEST_CLIP
 from fedsofim.deploy.execute import confirm_alone
-from fedsofim.deploy.sane import is_name, plain
+from fedsofim.deploy.installed import check_numbers, is_installed
+from fedsofim.deploy.sane import are_settings, is_name, plain
 from fedsofim.deploy.secure_sum import as_peers
 from fedsofim.deploy.steps import check_mean_stds, steps_of
-from fedsofim.errors import InputError, Refused, is_number
-from fedsofim.extensions import is_file
+from fedsofim.errors import InputError, Refused, is_number, is_whole
 
 Arrays = dict[str, np.ndarray]
 _LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node busy
@@ -65,12 +65,26 @@ class Job:
     shape: tuple[int, ...]
     stds: Mapping[Phase, list[float]]
     noise_std: float
+    model: str = HEAD
+    model_settings: dict[str, Any] = field(default_factory=dict)
     preparation: list[dict[str, Any]] = field(default_factory=list)
     mean_stds: Mapping[Phase, float] = field(default_factory=dict)
+    evaluations: int = 0  # how often right answers are counted at the nodes,
+    evaluation_share: float = 0.0  # and the part of the budget's mu² for all of it
+    schema: str = ""  # digest of what the nodes' tables mean (data/meaning.py)
     trust: str = "local"
     weights: str = "uniform"
     peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
     ledgers: Mapping[str, str] = field(default_factory=dict)  # and the identity of the ledger that holds its secret
+    min_clients: int = 0  # and how many of them a sum can do with; 0: all are needed
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        return Evaluation(times=self.evaluations, share=self.evaluation_share) if self.evaluations else None
+
+    def times(self, phase: Phase) -> int:
+        """How often a phase is asked for."""
+        return phase.times(self.rounds, self.evaluations)
 
     def text(self) -> str:
         """Canonical JSON: equal terms are equal texts."""
@@ -99,7 +113,8 @@ def _check(job: Job) -> None:
 
     right = (
         is_name(job.id)
-        and isinstance(job.method, str) and isinstance(job.settings, dict)
+        and isinstance(job.method, str) and isinstance(job.model, str)
+        and are_settings(job.settings) and are_settings(job.model_settings)
         and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
         and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
         and number(job.clip, SMALLEST_CLIP, LARGEST_CLIP) and number(job.noise_std)
@@ -107,6 +122,10 @@ def _check(job: Job) -> None:
         and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
         and job.trust in get_args(Trust) and job.weights in get_args(Weights)
         and (job.trust == "local" or len(job.peers) == job.clients)
+        and isinstance(job.schema, str)
+        and (job.evaluations == 0 or (whole(job.evaluations) and job.evaluations <= job.rounds
+                                      and is_number(job.evaluation_share) and 0 < job.evaluation_share < 1))
+        and is_whole(job.min_clients) and 0 <= job.min_clients <= job.clients
         and isinstance(job.ledgers, dict) and all(isinstance(k, str) for k in job.ledgers.values())
     )  # fmt: skip
     if not right:
@@ -118,19 +137,10 @@ def _check(job: Job) -> None:
     check_mean_stds(job.mean_stds, steps)
     if job.classes * width_of(steps, math.prod(job.shape)) > 1000 * _LARGEST:
         raise InputError("the job's terms make no sense: its preparation gives more features than anybody can use")
-    if not is_installed(job.method):
-        raise Refused(
-            f"the method {job.method[:64]!r} is not installed here; a job names a method, it never brings one"
-        )
-
-
-def is_installed(method: str) -> bool:
-    """Is this the name of a method in this installation? A file never is, whatever it is called.
-
-    >>> is_installed("fedsofim"), is_installed("./fedsofim.py")
-    (True, False)
-    """
-    return method in methods.names() and not is_file(method)
+    kinds: tuple[tuple[Literal["method", "model"], str], ...] = (("method", job.method), ("model", job.model))
+    for kind, name in kinds:
+        if not is_installed(name, kind):
+            raise Refused(f"the {kind} {name[:64]!r} is not installed here; a job names a {kind}, it never brings one")
 
 
 class Request(NamedTuple):
@@ -174,14 +184,14 @@ class Programs:
 
 
 def programs_of(job: Job, size: int, most: int = MOST_RELEASES) -> Programs:
-    """Built from the library's own method of that name, of at most so many releases: a node believes its own code."""
+    """Built from the installed method and model, of at most so many releases: a node believes its own code."""
     return _programs(job.text(), size, most)
 
 
 @lru_cache(maxsize=8)
 def _programs(text: str, size: int, most: int) -> Programs:
-    job = Job.read(text)  # again: whoever made the job, only an installed method is ever made
-    method, model = methods.make(job.method, job.settings), softmax_head()
+    job = Job.read(text)  # again: whoever made the job, only what is installed is ever made
+    method, model = methods.make(job.method, job.settings), models.make(job.model, job.model_settings)
     steps = steps_of(job.preparation)
     public = Public(
         shape=job.shape,
@@ -190,7 +200,9 @@ def _programs(text: str, size: int, most: int) -> Programs:
         clients=job.clients,
         rounds=job.rounds,
         clip=job.clip,
+        evaluation=job.evaluation,
     )
+    check_numbers(model, shape_after(steps, job.shape), job.classes)
     programs = Programs(
         method=method,
         model=model,
@@ -265,36 +277,10 @@ def incoming_released(programs: Programs, phase: Phase, arrays: Arrays) -> dict[
 
 
 def _finite(arrays: Arrays, name: str, wanted: Any) -> np.ndarray:
-    found = _leaf(arrays, name, wanted)
-    if not np.all(np.isfinite(found)):
-        raise InputError(f"the request's array {name} holds NaN or infinity; expected finite numbers")
-    return found
-
-
-def _leaf(arrays: Arrays, name: str, wanted: Any) -> np.ndarray:
     found = arrays.get(name)
     if found is None or found.shape != wanted.shape or found.dtype != wanted.dtype:
         have = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
         raise InputError(f"the request's array {name} is {have}; expected {wanted.dtype}{list(wanted.shape)}")
+    if not np.all(np.isfinite(found)):
+        raise InputError(f"the request's array {name} holds NaN or infinity; expected finite numbers")
     return found
-
-
-def to_bytes(arrays: Mapping[str, Any]) -> bytes:
-    """Arrays as one .npz, to keep in a file or a ledger."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **{k: np.asarray(v) for k, v in arrays.items()})  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def from_bytes(data: bytes) -> Arrays:
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
-
-
-def tree_to_bytes(tree: Any) -> bytes:
-    return to_bytes({f"leaf{i}": leaf for i, leaf in enumerate(jax.tree.leaves(tree))})
-
-
-def tree_from_bytes(data: bytes, like: Any) -> Any:
-    arrays = from_bytes(data)
-    return jax.tree.unflatten(jax.tree.structure(like), [arrays[f"leaf{i}"] for i in range(len(arrays))])

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedsofim.deploy.chain import Link
@@ -27,6 +27,7 @@ class Witness:
     where: str  # the file, when it was made
     key: bytes
     last: Link
+    signed: Link | None = None  # what the node signed and its ledger did not have, given back by a coordinator
 
 
 def state_folder() -> Path:
@@ -45,7 +46,11 @@ def read_witness(path: Path) -> Witness | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         last = Link(int(found["count"]), bytes.fromhex(found["digest"]))
-        return Witness(ledger=found["ledger"], where=found["where"], key=bytes.fromhex(found["key"]), last=last)
+        given = found.get("signed")
+        signed = None if given is None else Link(int(given[0]), bytes.fromhex(given[1]))
+        return Witness(
+            ledger=found["ledger"], where=found["where"], key=bytes.fromhex(found["key"]), last=last, signed=signed
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
@@ -56,6 +61,8 @@ def write_witness(path: Path, witness: Witness) -> None:
     """On disk, whole, for its owner's eyes only."""
     found = {"ledger": witness.ledger, "where": witness.where, "key": witness.key.hex()}
     found |= {"count": witness.last.number, "digest": witness.last.digest.hex()}  # type: ignore[dict-item]
+    if witness.signed is not None:
+        found["signed"] = [witness.signed.number, witness.signed.digest.hex()]  # type: ignore[assignment]
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, lambda file: (os.fchmod(file.fileno(), 0o600), file.write(json.dumps(found).encode())))
@@ -70,7 +77,19 @@ def advance(path: Path, last: Link) -> None:
         if known is None:
             raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
         if last.number > known.last.number:
-            write_witness(path, Witness(ledger=known.ledger, where=known.where, key=known.key, last=last))
+            write_witness(path, replace(known, last=last))
+
+
+def believe(path: Path, last: Link) -> None:
+    """The witness of a ledger that had this end, by its node's own signature, though the ledger does not know it.
+
+    The number may be lower than the one remembered: what went on from an older copy has another link there.
+    """
+    with _locked(path):
+        known = read_witness(path)
+        if known is None:
+            raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
+        write_witness(path, replace(known, signed=last))
 
 
 def witness_of_place(ledger: Path) -> Path | None:

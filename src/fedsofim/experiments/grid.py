@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args, get_type_hints
 
-from fedsofim import methods, recipes
+from fedsofim import methods, models, recipes
 from fedsofim.core.budget import NO_PRIVACY, Budget, stated
 from fedsofim.core.feature_moments import FeatureMoments
-from fedsofim.core.models import HEAD, make_model
+from fedsofim.core.models import HEAD
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.preparation import Step
 from fedsofim.data.dataset import Dataset
@@ -55,7 +55,9 @@ class Partition:
     def deal(self, data: Dataset) -> Split:
         if self.kind == "owner":
             return by_owner(data)
-        return split(data, self.clients, self.alpha, self.seed, iid=self.kind == "iid")
+        if self.kind == "iid":
+            return split(data, self.clients, seed=self.seed, iid=True)
+        return split(data, self.clients, self.alpha, self.seed, iid=False)
 
 
 def labels_of(partitions: Sequence[Partition]) -> dict[Partition, str]:
@@ -118,6 +120,7 @@ class Experiment:
     trust: Trust = "local"
     weights: Weights | None = None
     model: str = HEAD  # by name or file
+    model_settings: dict[str, Any] = field(default_factory=dict)
     about: str = ""
     reading: Reading = AS_IT_IS
     standardize: Standardize | None = None  # None: as the recipe has it
@@ -135,7 +138,7 @@ class Experiment:
             one_of("weights", self.weights, get_args(Weights))
         for entry in self.entries:
             one_of("recipe", entry.recipe or self.recipe, recipes.names())
-        make_model(self.model)
+        models.make(self.model, self.model_settings)
         for entry, epsilon in itertools.product(self.entries, self.epsilons):
             methods.make(entry.method, entry.at(epsilon), epsilon)  # a wrong setting fails now
 
@@ -165,6 +168,7 @@ class Point:
     model: str
     standardize: Standardize | None = None
     place: str = ""  # the partition's name in tables
+    model_settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -172,8 +176,9 @@ class Point:
 
         What was added later counts only where it is used, so that older rows keep their ids.
         """
-        code = {"method": method_identity(self.method), "model": model_identity(self.model)}
-        plain = {k: v for k, v in self.plain().items() if k != "place" and (k != "standardize" or v is not None)}
+        code = {"method": method_identity(self.method), "model": model_identity(self.model, self.model_settings)}
+        later = {"standardize": None, "model_settings": {}}
+        plain = {k: v for k, v in self.plain().items() if k != "place" and (k not in later or v != later[k])}
         return hashlib.sha256(json.dumps(plain | code, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -209,6 +214,7 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
                     trust=e.trust,
                     weights=e.weights,
                     model=e.model,
+                    model_settings=e.model_settings,
                     standardize=e.standardize,
                     place=places[partition],
                 )

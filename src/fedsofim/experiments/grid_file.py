@@ -7,16 +7,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fedsofim import extensions
+from fedsofim import extensions, models
 from fedsofim.core.budget import budget_of
 from fedsofim.errors import InputError, is_number, unknown
 from fedsofim.experiments.grid import Entry, Experiment, Partition, Standardize
 from fedsofim.experiments.reading import Reading
 from fedsofim.methods import spelled
+from fedsofim.tasks import NUMBERS, Task, task_of
 
 _KEYS = ("name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", "rounds",
          "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout", "clients_from",
-         "standardize")  # fmt: skip
+         "standardize", "task", "target_range", "huber")  # fmt: skip
 _OWN = ("method", "sweep", "search", "recipe")  # of a method's table; all other keys are the method's settings
 
 
@@ -33,16 +34,17 @@ def read_experiment(path: Path) -> Experiment:
     labels = {e.label for e in own}
     chosen = tuple([e for e in entries if e.label not in labels] + own)
     rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights", "recipe") if k in table}
-    rest |= {"model": _beside(path, table["model"])} if "model" in table else {}
+    rest |= _model(path, table["model"]) if "model" in table else {}
     rest |= {"standardize": _standardize(path, table["standardize"])} if "standardize" in table else {}
+    reading = _reading(path, table)
     return Experiment(
         name=table.get("name", path.stem),
         datasets=tuple(_list(path, table, "datasets", str)),
         entries=chosen,
         epsilons=tuple(_epsilon(path, "epsilons", e) for e in _list(path, table, "epsilons", (int, float, str))),
         seeds=tuple(_list(path, table | {"seeds": table.get("seeds", [0, 1, 2])}, "seeds", int)),
-        partitions=tuple(p for given in table.get("partitions", [{}]) for p in _partitions(path, given)),
-        reading=_reading(path, table),
+        partitions=tuple(p for given in table.get("partitions", [_usual(reading)]) for p in _partitions(path, given)),
+        reading=reading,
         **rest,
     )
 
@@ -56,7 +58,12 @@ def _with_clients(path: Path, table: dict[str, Any]) -> dict[str, Any]:
     return table | {"datasets": [table["clients_from"]], "partitions": [{"kind": "owner"}]}
 
 
-_READING = {"label": str, "drop": list, "schema": str, "test": str, "holdout": float, "clients_from": str}
+def _usual(reading: Reading) -> dict[str, str]:
+    """How records are dealt where nobody says it: what has no classes is dealt evenly."""
+    return {} if reading.task is None or reading.task.by_class else {"kind": "iid"}
+
+
+_READING = {"label": (str, list), "drop": list, "schema": str, "test": str, "holdout": float, "clients_from": str}
 
 
 def _reading(path: Path, table: dict[str, Any]) -> Reading:
@@ -64,11 +71,34 @@ def _reading(path: Path, table: dict[str, Any]) -> Reading:
     for key, value in given.items():
         kind = _READING[key]
         if not (is_number(value) if kind is float else isinstance(value, kind)):
-            expected = {str: "text", list: "a list of columns", float: "a number"}[kind]
+            expected = {"drop": "a list of columns", "label": "a column, or a list of them", "holdout": "a number"}
+            expected = expected.get(key, "text")
             raise InputError(f"{path}: {key} is {value!r}; expected {expected}")
-    if "drop" in given:
-        given["drop"] = tuple(given["drop"])
-    return Reading(**given)
+    for key in ("drop", "label"):
+        if isinstance(given.get(key), list):
+            given[key] = tuple(given[key])
+    return Reading(**given, task=_task(path, table))
+
+
+def _task(path: Path, table: dict[str, Any]) -> Task | None:
+    """task = 'numbers', target_range = [0, 100], huber = 5: what is learned of the experiment's own files."""
+    names = {"kind": "task", "range": "target_range", "huber": "huber"}
+    given = {name: table[key] for name, key in names.items() if key in table}
+    if not given:
+        return None
+    try:
+        return task_of({"kind": NUMBERS, **given})
+    except (InputError, TypeError) as problem:
+        raise InputError(f"{path}: {problem}") from None
+
+
+def _model(path: Path, given: Any) -> dict[str, Any]:
+    """`model = "mlp"`, or a table with its name and settings."""
+    table = given if isinstance(given, dict) else {"name": given}
+    if not isinstance(table.get("name"), str):
+        raise InputError(f"{path}: model is {given!r}; expected a name, or {{ name = 'mlp', hidden = [64, 64] }}")
+    settings = {key: value for key, value in table.items() if key != "name"}
+    return {"model": _found(path, models.spelled(table["name"])), "model_settings": settings}
 
 
 def _standardize(path: Path, given: Any) -> Standardize | None:
@@ -141,8 +171,12 @@ def _epsilon(path: Path, where: str, value: Any) -> float:
 
 
 def _beside(path: Path, name: Any) -> str:
-    """A method or model by its name, or by its file, which is found from the experiment's."""
-    return str((path.parent / str(name)).resolve()) if extensions.is_file(name) else str(spelled(name))
+    """A method by its name, or by its file, which is found from the experiment's."""
+    return _found(path, spelled(name))
+
+
+def _found(path: Path, name: Any) -> str:
+    return str((path.parent / str(name)).resolve()) if extensions.is_file(name) else str(name)
 
 
 def _list(path: Path, table: dict[str, Any], key: str, kind: Any) -> list[Any]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedsofim import models
 from fedsofim.core.budget import in_words
 from fedsofim.core.plan import Plan
 from fedsofim.core.prepared import Prepared
@@ -35,7 +36,8 @@ def slug(words: str) -> str:
 
 def save_point(out: Path, point: Point, plan: Plan, split: Split, params: Any, made: Prepared, trace: Trace) -> None:
     """Keep a run's model, as `run.save` would."""
-    chosen = choices_for(split, point.budget, recipe=point.recipe, trust=point.trust)
+    model = models.unless_head(point.model, point.model_settings)
+    chosen = choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, model=model)
     run = Run(
         plan=replace(plan, method=plan.method._replace(settings=tuple(point.settings.items()))),
         split=split,
@@ -45,6 +47,5 @@ def save_point(out: Path, point: Point, plan: Plan, split: Split, params: Any, m
         seconds=0.0,
         chosen=chosen,
         prepared=made,
-        model_name=point.model,
     )
     save_model(run.model, model_folder(out, point), force=True)

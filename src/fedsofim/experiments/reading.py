@@ -12,13 +12,15 @@ from fedsofim.data.loading import HOLDOUT
 from fedsofim.data.loading import names as dataset_names
 from fedsofim.data.named_features import BACKBONES, command, is_features
 from fedsofim.errors import InputError
+from fedsofim.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """How an experiment's own files are read; paths are relative to the experiment's folder."""
 
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
+    task: Task | None = None
     drop: tuple[str, ...] = ()
     schema: str | None = None
     test: str | None = None
@@ -48,7 +50,7 @@ def read_dataset(name: str, folder: Path = Path(), how: Reading = AS_IT_IS, sour
     if extensions.is_file(path):
         return load(path)
     beside = {k: None if v is None else (folder / v).resolve() for k, v in (("schema", how.schema), ("test", how.test))}
-    rest = {"label": how.label, "drop": how.drop, "holdout": how.holdout, **beside}
+    rest = {"label": how.label, "drop": how.drop, "holdout": how.holdout, "task": how.task, **beside}
     return load(clients_from=path, **rest) if how.clients_from else load(path, **rest)
 
 
@@ -63,6 +65,8 @@ def digest(data: Dataset) -> str:
     sha = hashlib.sha256()
     for part in (data.x_train, data.y_train, data.x_test, data.y_test):
         sha.update(part.tobytes())
+    if data.task != Task():  # the same numbers mean something else then
+        sha.update(str(data.task).encode())
     return sha.hexdigest()[:16]
 
 

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim.core.models import HEAD, make_model
+from fedsofim import models
 from fedsofim.core.plan import Plan
 from fedsofim.core.summary import privacy_summary
 from fedsofim.data.dataset import Dataset
-from fedsofim.data.partition import Split, statistics
+from fedsofim.data.partition import Split, statistics_of
 from fedsofim.experiments.grid import Experiment, Point, labels_of, points
 from fedsofim.experiments.journal import GRID, RUNS, append, mend, only_process, read_runs, to_text
 from fedsofim.experiments.kept_models import model_folder, save_point
@@ -29,6 +29,7 @@ from fedsofim.progress import progress_bar
 from fedsofim.recipes import settings_in
 from fedsofim.simulation import sweep, training
 from fedsofim.simulation.environment import environment_here
+from fedsofim.simulation.metrics import baseline_of, metrics_of
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.simulator import all_finite
 from fedsofim.simulation.training import Given, choices_for
@@ -107,7 +108,8 @@ def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, 
     seen, made = prepare(plan, split, point.seed)
     params, trace = sweep.simulate_with(plan, seen, point.seed, hyper)
     seconds = time.perf_counter() - began
-    predicted = np.asarray(plan.model.logits(params, jnp.asarray(seen.dataset.x_test))).argmax(axis=-1)
+    z = np.asarray(plan.model.logits(params, jnp.asarray(seen.dataset.x_test)))
+    found, finite = metrics_of(split.dataset, z), all_finite(params)
     if out is not None:
         save_point(out, point, plan, split, params, made, trace)
     return {
@@ -120,10 +122,12 @@ def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, 
         "used": settings_in(_chosen(point, split), point.method, point.settings),
         "preparation": [str(step) for step in plan.preparation],
         "partition": point.place or point.partition.label,
-        "accuracy": [round(float(a), 4) for a in trace.accuracy],
+        "metric": plan.task.metric,
+        plan.task.metric: [round(float(a), 4) if math.isfinite(a) else None for a in trace.score],
         "loss": [round(float(v), 6) if math.isfinite(v) else None for v in trace.loss],
-        "finite": all_finite(params),
-        "predictions": to_text(predicted),
+        "finite": finite,
+        "predictions": to_text(plan.task.decided(z)) if plan.task.by_class else None,
+        "metrics": {key: found.summary()[key] for key in ("measures", "recall", "groups")} if finite else None,
         "privacy": privacy_summary(plan),
         "seconds": round(seconds, 4),
         "environment": environment_here(),
@@ -131,7 +135,8 @@ def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, 
 
 
 def _chosen(point: Point, split: Split) -> Any:
-    return choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, head=point.model == HEAD)
+    model = models.unless_head(point.model, point.model_settings)
+    return choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, model=model)
 
 
 def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
@@ -144,7 +149,7 @@ def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
         rounds=point.rounds,
         clip=point.clip,
         weights=point.weights,
-        model=None if point.model == HEAD else make_model(point.model),
+        model=models.unless_head(point.model, point.model_settings),
         preparation=None if point.standardize is None else point.standardize.steps(),
     )
     return training.planned(split, point.budget, recipe=point.recipe, trust=point.trust, given=given)[0], hyper
@@ -170,7 +175,10 @@ def _write_grid(experiment: Experiment, out: Path, todo: list[Point], data: dict
         "experiment": experiment.plain(),
         "ids": [point.id for point in todo],
         "points": [_point(point) for point in todo],
-        "labels": {d.name: to_text(d.y_test) for d in data.values()},
+        "tasks": {d.name: d.task.plain() for d in data.values()},
+        "baselines": {d.name: baseline_of(d) for d in data.values()},
+        "tested": {d.name: len(d.y_test) for d in data.values()},
+        "labels": {d.name: to_text(d.y_test) for d in data.values() if d.task.by_class},
         "classes": {d.name: list(map(str, d.class_names)) for d in data.values()},
         "groups": {d.name: {column: _coded(v) for column, v in d.groups.items()} for d in data.values()},
         "partitions": [_dealt(d, p, place) for d in data.values() for p, place in places.items()],
@@ -191,7 +199,7 @@ def _coded(values: np.ndarray) -> dict[str, Any]:
 
 
 def _dealt(data: Dataset, partition: Any, place: str) -> dict[str, Any]:
-    stats = statistics(data.y_train, partition.deal(data).parts, data.classes)
+    stats = statistics_of(partition.deal(data))
     return {
         "dataset": data.name,
         "partition": place,

@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedsofim import methods
+from fedsofim import methods, models
 from fedsofim.core.budget import in_words, stated
-from fedsofim.core.models import HEAD, make_model
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, unknown
 from fedsofim.experiments import search_spaces
 from fedsofim.experiments.grid import Entry, Experiment, budget_at
-from fedsofim.experiments.identities import method_identity, model_identity
+from fedsofim.experiments.identities import HEAD_IN_ROWS, method_identity, model_identity
 from fedsofim.experiments.journal import append, mend, read_lines
 from fedsofim.experiments.reading import read_dataset
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
 from fedsofim.simulation import sweep
+from fedsofim.trained.measures import in_words as measure_in_words
 
 ROUNDS = 50  # of a trial, where neither the file nor anybody else says how many
 STRATEGIES = ("paper", "common", "random", "grid")
@@ -34,6 +34,7 @@ NOT_COVERED = (
     "winner was chosen by reading the validation records without noise."
 )
 Settings = dict[str, Any]
+WORST = {True: 0.0, False: 1e30}  # what a trial that overflowed scores, where more is better and where less is
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,13 @@ class Winner:
     entry: Entry
     epsilon: float
     settings: Settings
-    accuracy: float  # on the validation records
+    score: float  # on the validation records: accuracy in percent, or RMSE
     trials: int
+    metric: str = "accuracy"
+
+    @property
+    def said(self) -> str:
+        return measure_in_words(self.metric, self.score)
 
 
 def search_settings(
@@ -114,22 +120,23 @@ class Tuning(NamedTuple):
 
 def best(tuning: Tuning, entry: Entry, epsilon: float, grid: Any) -> Winner:
     """One method under one budget: stage after stage, the best setting so far stays in the race."""
-    trials = tuning.trials
+    trials, task = tuning.trials, tuning.split.dataset.task
     found: list[tuple[float, Settings]] = []
     for stage in stages(tuning.search, entry.method, grid):
         settings = [{**s, **_fixed(entry)} for s in stage]
         asked = [_trial(tuning, entry, epsilon, s) for s in settings]
         new = [(trial, s) for trial, s in zip(asked, settings, strict=True) if trials.get(trial) is None]
         scores = _scores(tuning, entry.method, [s for _, s in new], epsilon)
-        for (trial, _), accuracy in zip(new, scores, strict=True):
-            trials.add(trial, float(accuracy))
+        for (trial, _), score in zip(new, scores, strict=True):
+            trials.add(trial, float(score) if math.isfinite(score) else WORST[task.higher])
         found += [(trials.get(trial) or 0.0, s) for trial, s in zip(asked, settings, strict=True)]
-    accuracy, settings = max(found, key=lambda pair: pair[0])
-    return Winner(entry, epsilon, settings, accuracy, len(found))
+    best_of = max if task.higher else min
+    score, settings = best_of(found, key=lambda pair: pair[0])
+    return Winner(entry, epsilon, settings, score, len(found), task.metric)
 
 
 def _scores(tuning: Tuning, method: str, settings: list[Settings], epsilon: float) -> np.ndarray:
-    """Accuracy of each of the settings on the records held out."""
+    """The task's one number of each of the settings on the records held out."""
     e, search = tuning.experiment, tuning.search
     return sweep.score(
         tuning.split,
@@ -142,7 +149,7 @@ def _scores(tuning: Tuning, method: str, settings: list[Settings], epsilon: floa
         clip=e.clip,
         trust=e.trust,
         weights=e.weights,
-        model=None if e.model == HEAD else make_model(e.model),
+        model=models.unless_head(e.model, e.model_settings),
     )
 
 
@@ -182,10 +189,11 @@ Trial = dict[str, Any]
 def _trial(tuning: Tuning, entry: Entry, epsilon: float, settings: Settings) -> Trial:
     """What is tried, as it is recognised. Of strangers' methods and models also what they are now."""
     trial = {"label": entry.label, "epsilon": stated(epsilon), "settings": json.dumps(settings, sort_keys=True)}
-    method, model = method_identity(entry.method), model_identity(tuning.experiment.model)
+    method, e = method_identity(entry.method), tuning.experiment
+    model = model_identity(e.model, e.model_settings)
     trial |= {"method": method} if entry.method not in methods.PUBLISHED else {}
     trial |= {"recipe": tuning.experiment.recipe} if tuning.experiment.recipe != "paper" else {}
-    return trial | ({"model": model} if model != HEAD else {})
+    return trial | ({"model": model} if model != HEAD_IN_ROWS else {})
 
 
 class Trials:
@@ -200,9 +208,9 @@ class Trials:
     def get(self, asked: Trial) -> float | None:
         return self.known.get(self._key(asked))
 
-    def add(self, asked: Trial, accuracy: float) -> None:
-        """Record a trial; one that overflowed scores 0."""
-        score = round(accuracy, 4) if math.isfinite(accuracy) else 0.0
+    def add(self, asked: Trial, score: float) -> None:
+        """Record a trial."""
+        score = round(score, 4)
         self.known[self._key(asked)] = score
         append(self.path, {**asked, "accuracy": score})
 
@@ -222,9 +230,7 @@ def write_winners(path: Path, winners: list[Winner], search: Search, split: Spli
         mine = [w for w in winners if w.entry.label == label]
         lines += ["", f'[methods."{label}"]', f"method = {json.dumps(mine[0].entry.method)}"]
         for w in mine:
-            lines += [
-                f'[methods."{label}"."{in_words(w.epsilon)}"]  # validation {w.accuracy:.2f} %, {w.trials} trials'
-            ]
+            lines += [f'[methods."{label}"."{in_words(w.epsilon)}"]  # validation {w.said}, {w.trials} trials']
             lines += [f"{k} = {json.dumps(v)}" for k, v in w.settings.items()]
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, "\n".join(lines) + "\n")

@@ -15,7 +15,7 @@ from fedsofim import methods
 from fedsofim.experiments.identities import method_identity
 
 SOURCE = Path(methods.__file__).parents[1]
-ENGINE = ("core", "simulation", "recipes", "native")  # rooms that a result depends on, beside the method's own files
+ENGINE = ("core", "models", "simulation", "recipes", "native")  # what a result depends on beside its method
 
 
 def code_of(method: str) -> dict[str, str]:

@@ -7,16 +7,16 @@ file, `make("./heavyball.py")`, or comes with an installed package (extensions.p
 """
 
 import importlib
-import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 from fedsofim import extensions
 from fedsofim.core.method import Method
 from fedsofim.errors import InputError, unknown
+from fedsofim.settings import check_complete, check_mapping, parameters_of, value_of
 
 #: The methods of the paper, all in this folder.
 PUBLISHED = (
@@ -85,21 +85,6 @@ def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | Non
     return extensions.called("method", name, build, Method, values)._replace(settings=tuple(values.items()))
 
 
-def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """['lr=0.1'] -> {'lr': '0.1'}.
-
-    >>> parse_settings(["lr=0.1", "direction=gradient"])
-    {'lr': '0.1', 'direction': 'gradient'}
-    """
-    out = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name or not value:
-            raise InputError(f"--set {pair}: expected name=value, for example --set lr=0.1")
-        out[name.strip()] = value.strip()
-    return out
-
-
 def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | None = None) -> dict[str, Any]:
     """Settings as the factory takes them: text parsed, a preset written out.
 
@@ -107,29 +92,19 @@ def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | 
     {'lr': 0.5}
     """
     build = factory(name)
-    if not isinstance(settings or {}, Mapping):
-        raise InputError(
-            f"{name}: the settings are {settings!r}; expected names with values, for example {{'lr': 0.1}}"
-        )
+    check_mapping(name, settings or {})
     given = dict(settings or {})
     chosen = given.pop("preset", None)
     values = _preset(name, str(chosen), epsilon) if chosen is not None else {}
     for key, value in given.items():
-        values[key] = _value(name, build, key, value)
-    needed = [
-        k for k, p in inspect.signature(build).parameters.items() if p.default is p.empty and p.kind not in _STARS
-    ]
-    if missing := [k for k in needed if k not in values]:
-        raise InputError(f"{name} needs {', '.join(missing)}; set {missing[0]} (--set {missing[0]}=VALUE)")
+        values[key] = value_of(name, build, key, value, also=("preset",))
+    check_complete(name, build, values)
     return values
-
-
-_STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def parameters(name: str) -> dict[str, Any]:
     """A method's parameters with their defaults."""
-    return {k: p.default for k, p in inspect.signature(factory(name)).parameters.items()}
+    return parameters_of(factory(name))
 
 
 def presets(name: str) -> dict[str, Any]:
@@ -160,45 +135,3 @@ def _preset(name: str, preset: str, epsilon: float | None) -> dict[str, Any]:
         raise InputError(f"preset '{preset}' depends on the budget; say which epsilon (--epsilon NUMBER)")
     near = math.log(min(epsilon, 1e6))  # without noise, the settings of the largest budget
     return dict(table[min(table, key=lambda e: abs(math.log(e) - near))])
-
-
-def _value(name: str, build: Callable, key: str, value: Any) -> Any:
-    """A setting in the type its parameter declares."""
-    if key not in inspect.signature(build).parameters:
-        raise unknown(f"parameter of {name}", key, [*parameters(name), "preset"])
-    if not isinstance(value, str):
-        return value
-    hint = get_type_hints(build).get(key) or _hint_of(inspect.signature(build).parameters[key].default)
-    options = [a for a in get_args(hint) if a is not type(None)] or [hint]
-    if get_origin(hint) is Literal:
-        if value not in options:
-            raise unknown(f"value of {key}", value, options)
-        return value
-    if type(None) in get_args(hint) and value.lower() in ("none", "auto"):
-        return None
-    for kind in options:
-        try:
-            return _parse(kind, value)
-        except ValueError:
-            continue
-    wanted = " or ".join(getattr(k, "__name__", str(k)) for k in options)
-    raise InputError(f"{name}: {key} is '{value}'; expected {wanted}")
-
-
-def _hint_of(default: Any) -> Any:
-    """A stranger's parameter may have no type; then it is that of its default, and text where there is none."""
-    return type(default) if isinstance(default, bool | int | float) else str
-
-
-_WORDS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
-
-
-def _parse(kind: Any, text: str) -> Any:
-    if kind is bool:
-        if text.lower() not in _WORDS:
-            raise ValueError(text)
-        return _WORDS[text.lower()]
-    value = kind(text)
-    if isinstance(value, float) and math.isnan(value):
-        raise ValueError(text)
-    return value

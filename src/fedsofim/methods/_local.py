@@ -25,7 +25,7 @@ def descend(
     """y_K - θ after K steps y ← y - η_c·((S_i(y) + noise)/|D_i| + correction(y)) from y = θ."""
 
     def step(door: Door, y: Any) -> Any:
-        gradient = jax.tree.map(lambda s: s / door.size, door.gradient(y, noise=noise))
+        gradient = jax.tree.map(lambda s: s / door.batch, door.gradient(y, noise=noise))
         if correction is not None:
             gradient = add(gradient, correction(y))
         return subtract(y, scaled(lr, gradient))

@@ -43,16 +43,13 @@ def gradient_step(facts: Facts, d: int, *, local_steps: int = 1, noise: Any = 1.
     return far(facts, spread) / facts.clip / jnp.sqrt(facts.rounds * local_steps * (gradient + spread))
 
 
-_LOUD = 0.05  # of the clip: a round's noise from which on it does not pay to go further than the reach
-
-
 def far(facts: Facts, spread: Any) -> Any:
     """D·c: the less noise, the more of θ* can be had beyond what is learned first; its root, up to `further`."""
     u = facts.units
     if u.further == 1.0:
         return u.reach
     loud = jnp.sqrt(jnp.maximum(spread, 1e-30)) / facts.clip
-    return u.reach * jnp.clip(jnp.sqrt(_LOUD / loud), 1.0, u.further)
+    return u.reach * jnp.clip(jnp.sqrt(u.loud / loud), 1.0, u.further)
 
 
 class Measured(NamedTuple):

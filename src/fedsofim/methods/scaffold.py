@@ -1,8 +1,8 @@
 """DP-SCAFFOLD: local steps corrected by control variates, so that clients do not drift apart. K·T releases.
 
 y ← y - η_c·((S_i(y) + fresh noise)/|D_i| - c_i + c);  c_i' = c_i - c + (θ - y_K)/(K·η_c);
-θ ← θ + η_s·mean(y_K - θ);  c ← c + mean(c_i' - c_i).  Both uploads come from the same K noisy sums: nothing
-more is released. A client keeps c_i, the server c.
+θ ← θ + η_s·mean(y_K - θ);  c ← c + (k/n)·mean(c_i' - c_i), means over the k of n that took part. Both uploads come from
+the same K noisy sums: nothing more is released. A client keeps c_i, the server c.
 """
 
 from typing import Any
@@ -42,7 +42,8 @@ def scaffold(
 
     def server(mean: Any, c: Any, params: Any, facts: Facts) -> tuple[Any, Any]:
         _, eta_s = steps_of(facts, params, local_steps, client_lr, server_lr)
-        return add(params, scaled(eta_s, mean[0])), add(c, mean[1])
+        here = 1 / facts.groups  # of the clients: c is the mean of everyone's c_i, also of those who were not asked
+        return add(params, scaled(eta_s, mean[0])), add(c, scaled(here, mean[1]))
 
     return Method("scaffold", client, server, init=zeros, memory=zeros, note=_NOTE if as_published else "")
 

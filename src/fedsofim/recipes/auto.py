@@ -19,6 +19,7 @@ from fedsofim.core.preparation import (
 )
 from fedsofim.recipes.paper import published
 from fedsofim.recipes.recipe import Choices, Situation, numbers, share_for, spread
+from fedsofim.tasks import CLASSES, TWO, Task
 
 CLIP = 3.0  # of gradients of prepared records, whose features are about 5 long
 FEW = 64  # features: with fewer, what a linear head can express is the limit, so square roots go beside them
@@ -31,16 +32,21 @@ ROUNDS = (40, 70, 100)  # as a rule, with little noise, with much
 BITS = (1.0, 3.0)  # noise of a column's size that is good enough: with few features, with many
 KNOWN = 1.5  # noise of a column's size, in bits, up to which a record's length is worth keeping
 LOST = 5.0  # and beyond which it would say nothing
+NETWORK_ROUNDS = (40, 100)  # of models that are not linear: as a rule, with little noise
+CALM = 0.01  # a head's gradient's noise below which it is little for them
+NETWORK_CLIP, NETWORK_LR = 1.0, (0.3, 0.6)  # where records are left as they are: carried over from prepared ones
 
 
 def recommended(situation: Situation) -> Choices:
     """Every choice, from public numbers."""
     if len(situation.shape) != 1:
         return _unprepared()
+    if situation.takes == "records as they are":
+        return _network_as_it_is(situation)
     steps, why = _preparation(situation)
     features = width_of(steps, situation.shape[0])
     loud = spread(situation.noise, numbers(features, situation.classes))
-    rounds = ROUNDS[1 if loud < QUIET else 2 if loud > LOUD else 0]
+    rounds = ROUNDS[1 if loud < QUIET else 2 if loud > LOUD else 0] if situation.head else _network_rounds(loud)
     return Choices(
         recipe="auto",
         method="fedsofim",
@@ -54,16 +60,43 @@ def recommended(situation: Situation) -> Choices:
             *why,
             ("clip", f"{CLIP:g}: 0.6 of a prepared record's length"),
             _SIZE,
-            ("start", "zero: a random one would have to be unlearned"),
-            (
-                "rounds",
-                f"{rounds}: one release with all of the budget would leave a mean gradient a noise of {loud:.2g} "
-                f"of the clip; {ROUNDS[0]} rounds between {QUIET:g} and {LOUD:g}, {ROUNDS[1]} below, {ROUNDS[2]} above",
-            ),
+            *(_of_the_head(rounds, loud) if situation.head else _of_a_network(rounds, loud)),
             ("method", "fedsofim; rho a hundredth of the clip squared, momentum 0.8"),
-            ("step", "from rounds, clip, noise, classes, and how long the first released gradient is"),
+            ("step", _step(situation.task)),
         ),
     )
+
+
+def _of_the_head(rounds: int, loud: float) -> tuple[tuple[str, str], ...]:
+    return (
+        ("start", "zero: a random one would have to be unlearned"),
+        (
+            "rounds",
+            f"{rounds}: one release with all of the budget would leave a mean gradient a noise of {loud:.2g} "
+            f"of the clip; {ROUNDS[0]} rounds between {QUIET:g} and {LOUD:g}, {ROUNDS[1]} below, {ROUNDS[2]} above",
+        ),
+    )
+
+
+def _of_a_network(rounds: int, loud: float) -> tuple[tuple[str, str], ...]:
+    return (
+        (
+            "rounds",
+            f"{rounds}: {NETWORK_ROUNDS[1]} where a head's gradient would have a noise below {CALM:g} of the clip; "
+            f"here {loud:.2g}",
+        ),
+        ("model", "not linear: prepared as for a head; rounds and steps were measured for MLPs on fashion and digits"),
+    )
+
+
+def _network_rounds(loud: float) -> int:
+    return NETWORK_ROUNDS[loud < CALM]
+
+
+def _step(task: Task) -> str:
+    if task.kind in (CLASSES, TWO):
+        return "from rounds, clip, noise, classes, and how long the first released gradient is"
+    return f"from rounds, clip and noise, for {task.kind}; all else is as for classes, where it was measured"
 
 
 _SIZE = ("weights", "size: every record counts alike, which has the least noise")
@@ -78,8 +111,38 @@ def _unprepared() -> Choices:
     return replace(published(), recipe="auto", weights="size", why=why)
 
 
+def _network_as_it_is(situation: Situation) -> Choices:
+    """For networks that are given records as they are, since they may be trained on such already."""
+    loud = spread(situation.noise, numbers(situation.shape[0], situation.classes))
+    return Choices(
+        recipe="auto",
+        method="fedsofim",
+        settings={
+            "lr": NETWORK_LR[loud < CALM],
+            "rho": 0.01,
+            "beta": 0.8,
+            "bias_correction": True,
+            "weight_decay": 0.0,
+        },
+        rounds=_network_rounds(loud),
+        clip=NETWORK_CLIP,
+        weights="size",
+        start=0.5,
+        why=(
+            ("features", "left as they are: the model may be trained on such already"),
+            ("clip", f"{NETWORK_CLIP:g}: as the steps"),
+            _SIZE,
+            _of_a_network(_network_rounds(loud), loud)[0],
+            ("method", "fedsofim; rho a hundredth of the clip squared, momentum 0.8"),
+            ("step", "as it was found for prepared records; tried on digits only"),
+        ),
+    )
+
+
 def _preparation(situation: Situation) -> tuple[tuple[Step, ...], tuple[tuple[str, str], ...]]:
     features, noise = situation.shape[0], situation.noise
+    if situation.takes == "as many features":
+        return _in_place(features, noise)
     few = features < FEW
     scales, bits, why_scales = _scales(features, noise, few)
     lift = few or spread(noise, numbers(2 * features, situation.classes)) < CLEAR
@@ -89,6 +152,12 @@ def _preparation(situation: Situation) -> tuple[tuple[Step, ...], tuple[tuple[st
     length = ", their length kept in one more feature" if unit.constant else ""
     why_unit = f"scaled to length 1{length}{', ' + beside if lift else ''}"
     return (*scales, unit, moments), (why_scales, ("records", why_unit), why_moments)
+
+
+def _in_place(features: int, noise: float) -> tuple[tuple[Step, ...], tuple[tuple[str, str], ...]]:
+    """Every feature stays where it is, pixels for example: records of one length around their mean."""
+    share, why = _mean_share(features, noise)
+    return (UnitNorm(), Centred(share)), (("records", "scaled to length 1"), why)
 
 
 def _scales(features: int, noise: float, few: bool) -> tuple[tuple[Step, ...], float, tuple[str, str]]:
@@ -112,5 +181,10 @@ def _moments(features: int, noise: float) -> tuple[Step, tuple[str, str]]:
             f"whitened by their second moment, {share:.0%} of mu²: its noise, {blur:.2g} of its trace, lets it; "
             f"damped by {step.damping:.2g}",
         )
+    share, why = _mean_share(features, noise)
+    return Centred(share), why
+
+
+def _mean_share(features: int, noise: float) -> tuple[float, tuple[str, str]]:
     share = share_for(spread(noise, features), wanted=0.05, least=0.01, most=0.05)
-    return Centred(share), ("features", f"centred by their mean, {share:.1%} of mu²")
+    return share, ("features", f"centred by their mean, {share:.1%} of mu²")

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from fedsofim.core.budget import Budget
+from fedsofim.core.models import Takes
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.pooled import noise_gain
 from fedsofim.core.preparation import Step
 from fedsofim.errors import one_of
+from fedsofim.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +26,12 @@ class Situation:
     budget: Budget
     sizes: tuple[int, ...]
     shape: tuple[int, ...]  # of one record
-    classes: int
+    classes: int  # outputs of the model
     trust: Trust = "local"
-    head: bool = True  # is the model the linear head?
+    head: bool = True  # is the model the linear head, or linear in another task?
+    takes: Takes = "any features"  # what the model may be given
+    task: Task = Task()
+    min_clients: int | None = None  # how many a secure sum can do with; None: it needs all of them
 
     @property
     def noise(self) -> float:
@@ -38,7 +43,7 @@ class Situation:
             return 0.0
         sizes = np.asarray(self.sizes, float)
         factors = np.full(len(sizes), 1 / sizes.sum())  # every record counts alike
-        return 2 * noise_gain(factors, shared=self.trust == "secure-sum") / self.budget.mu
+        return 2 * noise_gain(factors, self.trust == "secure-sum", self.min_clients) / self.budget.mu
 
 
 @dataclass(frozen=True, kw_only=True)

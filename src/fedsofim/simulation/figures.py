@@ -58,18 +58,29 @@ def looks(names: Sequence[str]) -> dict[str, Look]:
     }
 
 
-def curves(series: Mapping[str, Sequence[Trace]], path: str | Path, title: str = "") -> None:
-    """Test accuracy over rounds: the mean of each series' runs, with a band of one standard deviation."""
+class Scale(NamedTuple):
+    """What an axis of results is of: a task's one number, and what a constant answer has of it (None: not shown)."""
+
+    metric: str = "accuracy"
+    baseline: float | None = None
+
+    @property
+    def said(self) -> str:
+        return "test accuracy (%)" if self.metric == "accuracy" else "test RMSE (lower is better)"
+
+
+def curves(series: Mapping[str, Sequence[Trace]], path: str | Path, title: str = "", scale: Scale = Scale()) -> None:
+    """Test accuracy, or RMSE, over rounds: the mean of each series' runs, with a band of one standard deviation."""
     with drawing(path, (6.2, 3.8)) as figure:
-        _draw_all(figure, series, title)
+        _draw_all(figure, series, title, scale)
 
 
-def curves_figure(series: Mapping[str, Sequence[Trace]], title: str = "") -> Figure:
+def curves_figure(series: Mapping[str, Sequence[Trace]], title: str = "", scale: Scale = Scale()) -> Figure:
     """The same as a figure: whoever runs a notebook sees it."""
     with rc_context(_STYLE):
         figure = Shown(figsize=(6.2, 3.8), layout="constrained")
         FigureCanvasAgg(figure)
-        _draw_all(figure, series, title)
+        _draw_all(figure, series, title, scale)
     return figure
 
 
@@ -82,19 +93,21 @@ class Shown(Figure):
         return picture.getvalue()
 
 
-def _draw_all(figure: Figure, series: Mapping[str, Sequence[Trace]], title: str) -> None:
+def _draw_all(figure: Figure, series: Mapping[str, Sequence[Trace]], title: str, scale: Scale) -> None:
     axes = figure.subplots()
-    draw_curves(axes, series, looks(list(series)))
+    draw_curves(axes, series, looks(list(series)), scale)
     axes.set_title(title)
-    axes.legend(loc="lower right")
+    axes.legend(loc="lower right" if scale.metric == "accuracy" else "upper right")
 
 
-def draw_curves(axes: Any, series: Mapping[str, Sequence[Trace]], look: Mapping[str, Look]) -> None:
-    """Mean lines with bands on given axes."""
+def draw_curves(
+    axes: Any, series: Mapping[str, Sequence[Trace]], look: Mapping[str, Look], scale: Scale = Scale()
+) -> None:
+    """Mean lines with bands on given axes, and a thin line for a constant answer."""
     for name, traces in series.items():
         rounds = traces[0].rounds
-        accuracy = np.stack([t.accuracy for t in traces])
-        mean, style = accuracy.mean(axis=0), look[name]
+        score = np.stack([t.score for t in traces])
+        mean, style = score.mean(axis=0), look[name]
         every = max(1, len(rounds) // 7)
         axes.plot(
             rounds,
@@ -108,10 +121,17 @@ def draw_curves(axes: Any, series: Mapping[str, Sequence[Trace]], look: Mapping[
             label=name,
         )
         if len(traces) > 1:
-            spread = accuracy.std(axis=0, ddof=1)
+            spread = score.std(axis=0, ddof=1)
             axes.fill_between(rounds, mean - spread, mean + spread, color=style.colour, alpha=0.15, linewidth=0)
     axes.set_xlabel("round")
-    axes.set_ylabel("test accuracy (%)")
+    axes.set_ylabel(scale.said)
+    mark_baseline(axes, scale)
+
+
+def mark_baseline(axes: Any, scale: Scale) -> None:
+    """What a constant answer reaches, as a thin line."""
+    if scale.baseline is not None:
+        axes.axhline(scale.baseline, color="#555555", linewidth=0.8, linestyle=(0, (1, 2)), label="constant answer")
 
 
 @contextmanager

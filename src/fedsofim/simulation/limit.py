@@ -19,6 +19,7 @@ from fedsofim.errors import InputError
 from fedsofim.progress import SILENT, Progress
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.training import Given, choices_for, planned
+from fedsofim.tasks import refuse_other_than_classes
 
 RIDGES = (1e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 _LARGEST = 4000  # parameters: their Hessian is dense
@@ -69,6 +70,7 @@ def idealised(
     progress: Progress = SILENT,
 ) -> Limit:
     """The limit on the features that a recipe prepares for this budget, with moments known exactly. Not private."""
+    refuse_other_than_classes("the limit", split.dataset.task)
     chosen = choices_for(split, budget, recipe=recipe, trust=trust)
     given = Given(preparation=chosen.preparation)
     plan, _ = planned(split, NO_PRIVACY, recipe=recipe, trust=trust, given=given)

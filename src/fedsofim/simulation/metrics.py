@@ -1,98 +1,124 @@
 """Who a model is right for: by class, by client, by public group, and the gap between the best and the worst served.
 
-Noise hurts the few more, so a mean alone says too little. Everything here is computed on test records, without noise.
+Noise hurts the few more, so a mean alone says too little; and 87 % is nothing where 87 % are of one class, so every
+measure stands beside that of a constant answer. Everything here is computed on test records, without noise.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedsofim.data.dataset import Dataset
+from fedsofim.tasks import LABELS, Task
+from fedsofim.trained.measures import all_measures, confusion, constant_answers, label_recalls, recalls
 
 FEWEST = 10  # test records: a smaller group's accuracy is too uncertain to be called the worst
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metrics:
-    """Percent throughout. `groups`: for each public column, its values with accuracy and number of records."""
+    """`values` and `baseline`: every measure of the task (trained/measures.py), the model's and a constant answer's.
+    `groups`: for each public column, its values with the task's one number and how many records."""
 
-    confusion: np.ndarray  # (classes, classes): rows are the truth
+    task: Task
+    values: Mapping[str, float | None]
+    baseline: Mapping[str, float | None]
     labels: tuple[Any, ...]
     groups: Mapping[str, Mapping[str, tuple[float, int]]]
-    clients: tuple[float, ...]  # expected at each client, by its mix of classes
-    majority: float  # of whoever always says the commonest class of training
+    recall: Mapping[Any, float | None]  # by class, or by label, in percent; None: the test set has none of it
+    confusion: np.ndarray | None = None  # (classes, classes): rows are the truth; of classes only
+    clients: tuple[float, ...] = ()  # accuracy expected at each client, by its mix of classes; of classes only
 
     @property
-    def accuracy(self) -> float:
-        return 100 * float(np.trace(self.confusion)) / max(int(self.confusion.sum()), 1)
+    def accuracy(self) -> float | None:
+        return self.values.get("accuracy")
 
     @property
-    def recall(self) -> dict[Any, float | None]:
-        """Of each class, the part that is recognised; None where the test set has none of it."""
-        return dict(zip(self.labels, recalls(self.confusion), strict=True))
-
-    @property
-    def balanced(self) -> float:
+    def balanced(self) -> float | None:
         """Mean recall: every class counts alike."""
-        return float(np.mean([r for r in recalls(self.confusion) if r is not None]))
+        return self.values.get("balanced_accuracy")
+
+    @property
+    def majority(self) -> float | None:
+        """Accuracy of whoever always says the commonest class of the test records."""
+        return self.baseline.get("accuracy")
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Best minus worst, in percentage points: over classes, clients, and each public column."""
-        by_class = [r for r in recalls(self.confusion) if r is not None]
-        out = {"class": max(by_class) - min(by_class)}
+        """Best minus worst: over classes, clients, and each public column."""
+        known = [r for r in self.recall.values() if r is not None]
+        out = {"label" if self.task.kind == LABELS else "class": max(known) - min(known)} if known else {}
         out |= {"client": max(self.clients) - min(self.clients)} if len(self.clients) > 1 else {}
         for column, values in self.groups.items():
-            known = [accuracy for accuracy, count in values.values() if count >= FEWEST]
+            known = [score for score, count in values.values() if count >= FEWEST]
             out |= {column: max(known) - min(known)} if len(known) > 1 else {}
         return out
 
+    def of_test_records(self) -> dict[str, Any]:
+        """What a model may be given away with: nothing here was computed from training records."""
+        found = replace(self, clients=()).summary()
+        return {name: value for name, value in found.items() if name != "client_accuracy"}
+
     def summary(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data, for who holds the records: `client_accuracy` goes by each client's mix of labels."""
+        by_class = self.confusion is not None
         return {
-            "balanced_accuracy": round(self.balanced, 4),
-            "majority_accuracy": round(self.majority, 4),
+            "metric": self.task.metric,
+            "measures": _rounded(self.values),
+            "baseline": _rounded(self.baseline),
+            **({"balanced_accuracy": _rounded(self.values)["balanced_accuracy"]} if by_class else {}),
+            **({"majority_accuracy": _rounded(self.baseline)["accuracy"]} if by_class else {}),
             "recall": {str(k): None if v is None else round(v, 4) for k, v in self.recall.items()},
-            "confusion": self.confusion.tolist(),
+            **({"confusion": self.confusion.tolist()} if self.confusion is not None else {}),
             "client_accuracy": [round(a, 4) for a in self.clients],
             "groups": {c: {g: [round(a, 4), n] for g, (a, n) in values.items()} for c, values in self.groups.items()},
             "gaps": {k: round(v, 4) for k, v in self.gaps.items()},
         }
 
 
-def metrics_of(data: Dataset, predicted: np.ndarray, parts: Sequence[np.ndarray] = ()) -> Metrics:
-    """Of predicted classes, by number, of the test records; `parts` are the clients' rows."""
-    found = confusion(data.y_test, predicted, data.classes)
-    right = predicted == data.y_test
+def _rounded(values: Mapping[str, float | None]) -> dict[str, float | None]:
+    return {name: None if v is None else float(f"{v:.7g}") for name, v in values.items()}
+
+
+def metrics_of(data: Dataset, z: np.ndarray, parts: Sequence[np.ndarray] = ()) -> Metrics:
+    """Of a model's outputs for the test records; `parts` are the clients' rows."""
+    task, said = data.task, data.task.decided(z)
+    found = confusion(data.y_test, said, data.classes) if task.by_class else None
+    recall = label_recalls(said, data.y_test) if task.kind == LABELS else [] if found is None else recalls(found)
     return Metrics(
-        confusion=found,
+        task=task,
+        values=all_measures(task, task.answers(z), data.y_test),
+        baseline=baseline_of(data),
         labels=data.class_names,
-        groups={name: by_group(values, right) for name, values in data.groups.items()},
-        clients=tuple(_expected(found, data.y_train[rows], data.classes) for rows in parts),
-        majority=100 * float(np.mean(data.y_test == np.bincount(data.y_train).argmax())),
+        groups={name: by_group(values, *judged(task, said, data.y_test)) for name, values in data.groups.items()},
+        recall=dict(zip(data.class_names, recall, strict=False)),
+        confusion=found,
+        clients=() if found is None else tuple(_expected(found, data.y_train[rows], data.classes) for rows in parts),
     )
 
 
-def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndarray:
-    """How many of each class were taken for which.
-
-    >>> confusion(np.array([0, 0, 1]), np.array([0, 1, 1]), 2).tolist()
-    [[1, 1], [0, 1]]
-    """
-    return np.bincount(truth.astype(np.int64) * classes + predicted, minlength=classes**2).reshape(classes, classes)
+def baseline_of(data: Dataset) -> dict[str, float | None]:
+    """Every measure of whoever answers the test records' own shares, or mean, to all of them: the best constant answer,
+    and none that training records are needed for."""
+    constant = constant_answers(data.task, data.y_test, data.classes, len(data.y_test))
+    return all_measures(data.task, constant, data.y_test)
 
 
-def recalls(found: np.ndarray) -> list[float | None]:
-    """By class, in percent."""
-    return [100 * float(row[c]) / int(row.sum()) if row.sum() else None for c, row in enumerate(found)]
+def judged(task: Task, said: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, bool]:
+    """How right each answer is: right or wrong (of several labels, the part that is right), or a squared error; and
+    whether it is an error."""
+    if task.metric == "accuracy":
+        return (said == y if said.ndim == 1 else np.mean(said == y, axis=1)), False
+    return (task.uncoded(said) - task.uncoded(y)) ** 2, True
 
 
-def by_group(values: np.ndarray, right: np.ndarray) -> dict[str, tuple[float, int]]:
-    """Accuracy and number of records of each value, in sorted order."""
+def by_group(values: np.ndarray, right: np.ndarray, squared: bool = False) -> dict[str, tuple[float, int]]:
+    """Accuracy, or RMSE of squared errors, and number of records of each value, in sorted order."""
     found = {str(v): right[values == v] for v in np.unique(values)}
-    return {value: (100 * float(mine.mean()), len(mine)) for value, mine in found.items()}
+    told = (lambda mine: float(np.sqrt(mine.mean()))) if squared else (lambda mine: 100 * float(mine.mean()))
+    return {value: (told(mine), len(mine)) for value, mine in found.items()}
 
 
 def _expected(found: np.ndarray, labels: np.ndarray, classes: int) -> float:

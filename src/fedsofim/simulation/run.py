@@ -26,6 +26,7 @@ from fedsofim.simulation.environment import versions
 from fedsofim.simulation.metrics import Metrics, metrics_of
 from fedsofim.simulation.simulator import Trace
 from fedsofim.trained.folder import FILES, save_model
+from fedsofim.trained.measures import in_words
 from fedsofim.trained.model import Trained, name_of
 
 RESULT = "result.json"
@@ -33,7 +34,8 @@ RESULT = "result.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A finished run: parameters, test accuracy by round, and the ledger its epsilon is derived from."""
+    """A finished run: parameters, the task's one number by round (accuracy, or RMSE), and the ledger its epsilon is
+    derived from."""
 
     plan: Plan
     split: Split
@@ -44,16 +46,31 @@ class Run:
     chosen: Choices  # by the recipe; the plan has what was chosen by hand instead
     prepared: Prepared = Prepared()  # what the model does to records before its parameters meet them
     state: Any = ()  # the server's, after the last round
-    model_name: str = ""  # of a model of one's own
+
+    @property
+    def score(self) -> dict[int, float]:
+        """The task's one number after each evaluated round: accuracy in percent, or RMSE in the answer's units."""
+        return {int(t): float(a) for t, a in zip(self.trace.rounds, self.trace.score, strict=True)}
+
+    @property
+    def final(self) -> float:
+        """That number after the last round."""
+        return float(self.trace.score[-1])
 
     @property
     def accuracy(self) -> dict[int, float]:
         """Test accuracy in percent after each evaluated round."""
-        return {int(t): float(a) for t, a in zip(self.trace.rounds, self.trace.accuracy, strict=True)}
+        self._expect_accuracy()
+        return self.score
 
     @property
     def final_accuracy(self) -> float:
-        return float(self.trace.accuracy[-1])
+        self._expect_accuracy()
+        return self.final
+
+    def _expect_accuracy(self) -> None:
+        if self.plan.task.metric != "accuracy":
+            raise InputError(f"{self.plan.task.kind} have no accuracy; run.final and run.score are the RMSE")
 
     @property
     def ledger(self) -> tuple[Charge, ...]:
@@ -82,15 +99,18 @@ class Run:
 
     @cached_property
     def metrics(self) -> Metrics:
-        """Who the model is right for: by class, client and public group."""
-        return metrics_of(self.split.dataset, self.predict(self.split.dataset.x_test), self.split.parts)
+        """Every measure of the task beside a constant answer's, and who the model is right for."""
+        return metrics_of(self.split.dataset, self._outputs(self.split.dataset.x_test), self.split.parts)
 
     def predict(self, x: Any) -> np.ndarray:
-        """Predicted classes, by number. Arrays are features as the run's dataset has them (records x features); a data
-        frame has the columns that the dataset was made of, found by their names."""
-        if is_frame(x):
-            numbers = {label: i for i, label in enumerate(self.model.labels)}
-            return np.array([numbers[label] for label in self.model.predict(x).tolist()])
+        """Predicted classes, by number; of several labels 0 or 1 for each; numbers and counts in their units. Arrays
+        are features as the run's dataset has them (records x features); a data frame has the columns that the dataset
+        was made of, found by their names."""
+        task = self.plan.task
+        z = self.model.logits(self.model.features_of(x)) if is_frame(x) else self._outputs(x)
+        return task.decided(z) if task.metric == "accuracy" else task.answers(z)
+
+    def _outputs(self, x: Any) -> np.ndarray:
         wanted = self.split.dataset.x_train.shape[1:]
         expected = f"expected numbers of shape (records, {', '.join(map(str, wanted))}), as in training"
         try:
@@ -99,7 +119,7 @@ class Run:
             raise InputError(f"predict got a {type(x).__name__} that is no array of numbers; {expected}") from None
         if x.ndim != len(wanted) + 1 or x.shape[1:] != wanted:
             raise InputError(f"predict got an array of shape {x.shape}; {expected}")
-        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(self.prepared.map(x)))).argmax(axis=-1)
+        return np.asarray(self.plan.model.logits(self.params, jnp.asarray(self.prepared.map(x))))
 
     @property
     def model(self) -> Trained:
@@ -108,22 +128,33 @@ class Run:
         return Trained(
             params=self.params,
             model=self.plan.model,
-            name=name_of(self.plan.model, self.model_name),
+            name=name_of(self.plan.model),
+            settings=dict(self.plan.model.settings),
             shape=data.x_train.shape[1:],
             labels=data.class_names,
             prepared=self.prepared,
             columns=data.columns,
             schema=data.schema,
             standardised=data.standardised,
+            task=data.task,
             facts=self._facts(),
         )
+
+    def module(self) -> Any:
+        """The module that the model was made of (fs.from_flax and others), with the trained numbers in it.
+
+        It takes records as the run prepared them: `run.prepared.map(x)`.
+        """
+        if self.plan.model.module is None:
+            raise InputError("the model was not made of a module; run.params are its numbers, run.predict uses them")
+        return self.plan.model.module(self.params)
 
     def _facts(self) -> dict[str, Any]:
         p, data = self.plan, self.split.dataset
         notes = {k: v for k, v in data.notes.items() if k in ("source", "features", "test", "standardised", "clients")}
         training = {
             "data": data.name,
-            "records": len(data.y_train),
+            "records": sum(p.sizes),  # or persons, or clients: what is public
             "notes": notes,
             "partition": self.split.description,
             "clients": len(p.sizes),
@@ -137,17 +168,18 @@ class Run:
             "weights": p.weights,
             "seed": self.seed,
         }
-        result = {
-            "final_accuracy": round(self.final_accuracy, 4),
-            "accuracy_by_round": {str(t): round(a, 4) for t, a in self.accuracy.items()},
-            **self.metrics.summary(),
-        }
+        result = {**self._by_round(), **self.metrics.of_test_records()}
         return {"training": training, "privacy": privacy_summary(p), "result": result, "versions": versions()}
+
+    def _by_round(self) -> dict[str, Any]:
+        """The task's one number under its name: final_accuracy, accuracy_by_round, or final_rmse, rmse_by_round."""
+        metric, rounded = self.plan.task.metric, {str(t): round(a, 4) for t, a in self.score.items()}
+        return {f"final_{metric}": round(self.final, 4), f"{metric}_by_round": rounded}
 
     def summary(self) -> dict[str, Any]:
         """The run as plain data: what `--json` prints."""
         p, data = self.plan, self.split.dataset
-        tens = {str(t): round(a, 4) for t, a in self.accuracy.items() if t % 10 == 0 or t == p.rounds}
+        tens = {str(t): round(a, 4) for t, a in self.score.items() if t % 10 == 0 or t == p.rounds}
         return {
             "method": p.method.name,
             "settings": dict(p.method.settings),
@@ -156,6 +188,7 @@ class Run:
             "chosen": dict(self.chosen.why),
             "by_hand": self.by_hand,
             "dataset": data.name,
+            "task": data.task.plain(),
             "labels": [label.item() if isinstance(label, np.generic) else label for label in data.class_names],
             "columns": list(data.columns),
             "partition": self.split.description,
@@ -163,25 +196,29 @@ class Run:
             "seed": self.seed,
             "preparation": [str(step) for step in p.preparation],
             **privacy_summary(p),
-            "accuracy": tens,
-            "accuracy_by_round": {str(t): round(a, 4) for t, a in self.accuracy.items()},
-            "final_accuracy": round(self.final_accuracy, 4),
+            data.task.metric: tens,
+            **self._by_round(),
             **self.metrics.summary(),
             "seconds": round(self.seconds, 3),
             "versions": versions(),
         }
 
     def plot(self, path: str | Path) -> None:
-        """Accuracy over rounds, as a picture in a file."""
+        """Accuracy, or RMSE, over rounds, beside a constant answer's, as a picture in a file."""
         from fedsofim.simulation.figures import curves
 
-        curves({self.plan.method.name: [self.trace]}, path)
+        curves({self.plan.method.name: [self.trace]}, path, scale=self._scale())
 
     def figure(self) -> Any:
         """The same as a matplotlib figure, which a notebook shows."""
         from fedsofim.simulation.figures import curves_figure
 
-        return curves_figure({self.plan.method.name: [self.trace]})
+        return curves_figure({self.plan.method.name: [self.trace]}, scale=self._scale())
+
+    def _scale(self) -> Any:
+        from fedsofim.simulation.figures import Scale
+
+        return Scale(self.plan.task.metric, self.metrics.baseline[self.plan.task.metric])
 
     def save(self, folder: str | Path, *, force: bool = False) -> Path:
         """The model (model.safetensors, model.json: fs.load_model reads them) and the run (result.json) in a folder.
@@ -201,17 +238,22 @@ class Run:
     def __str__(self) -> str:
         p = self.plan
         return (
-            f"Run of {p.method.name} on {self.split.dataset.name}: {self.final_accuracy:.2f} % after {p.rounds} "
+            f"Run of {p.method.name} on {self.split.dataset.name}: {self._said(self.final)} after {p.rounds} "
             f"rounds, {p.budget}"
         )
 
+    def _said(self, value: float | None) -> str:
+        metric = self.plan.task.metric
+        return in_words(metric, value) if metric == "accuracy" else f"RMSE {in_words(metric, value)}"
+
     def _repr_html_(self) -> str:
-        p, found = self.plan, self.metrics
-        worst = min((r, str(k)) for k, r in found.recall.items() if r is not None)
+        p, found, metric = self.plan, self.metrics, self.plan.task.metric
+        known = [(r, str(k)) for k, r in found.recall.items() if r is not None]
+        worst = {"least recognised": f"{min(known)[1]}: {min(known)[0]:.2f} %"} if known else {}
         facts = {
-            "accuracy": f"{self.final_accuracy:.2f} % of the test records after {p.rounds} rounds; the commonest class "
-            f"alone: {found.majority:.2f} %",
-            "least recognised class": f"{worst[1]}: {worst[0]:.2f} %",
+            metric: f"{self._said(self.final)} on the test records after {p.rounds} rounds; a constant answer: "
+            f"{self._said(found.baseline[metric])}",
+            **worst,
             "budget": str(p.budget),
             "released": f"{p.releases} times, epsilon {p.epsilon:.4g}",
             "method": f"{p.method.name}, recipe {self.chosen.recipe}",

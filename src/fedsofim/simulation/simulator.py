@@ -21,6 +21,8 @@ from fedsofim.core.round import Rules, ask_each, federated_round
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
 from fedsofim.progress import SILENT, Progress
+from fedsofim.simulation.turns import in_groups
+from fedsofim.tasks import Task
 
 _ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
 # Added to the number of clients: a one-shot phase's key, apart from every client's. Any numbers would do; published
@@ -32,8 +34,13 @@ class Trace(NamedTuple):
     """What was measured on the test set after each evaluated round."""
 
     rounds: np.ndarray
-    accuracy: np.ndarray  # percent
+    score: np.ndarray  # the task's one number: accuracy in percent, or RMSE
     loss: np.ndarray
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """The same where it is one."""
+        return self.score
 
 
 class Static(NamedTuple):
@@ -42,15 +49,16 @@ class Static(NamedTuple):
     rules: Rules
     model: Model
     every: int  # how many rounds from one evaluation to the next
+    task: Task = Task()
 
     @staticmethod
     def of(plan: Plan, pooled: bool, every: int) -> "Static":
         """Of a plan, without its noise: seeds and budgets share one program."""
         facts = plan.facts._replace(noise_std=0.0)
-        return Static(Rules(plan.method, plan.program, facts, pooled), plan.model, every)
+        return Static(Rules(plan.method, plan.program, facts, pooled), plan.model, every, plan.task)
 
 
-Watch = Callable[[int, float, float], None]  # round, accuracy in percent, loss
+Watch = Callable[[int, float, float], None]  # round, the task's one number, loss
 
 
 def simulate(plan: Plan, split: Split, seed: int = 0, **how: Any) -> tuple[Any, Trace]:
@@ -106,9 +114,9 @@ def run_rounds(
 
 
 def _tell(watch: Watch, trace: Trace, first: int, end: int) -> None:
-    for t, accuracy, loss in zip(*trace, strict=True):
+    for t, score, loss in zip(*trace, strict=True):
         if first < t <= end:
-            watch(int(t), float(accuracy), float(loss))
+            watch(int(t), float(score), float(loss))
 
 
 def keys(seed: int) -> tuple[jax.Array, jax.Array]:
@@ -128,6 +136,8 @@ def _keys(seed: jax.Array) -> tuple[jax.Array, jax.Array]:
 def cohort_of(plan: Plan, split: Split, key: jax.Array, pooled: bool, laid: Records | None = None) -> Cohort:
     """All clients with the noise the plan calls for; `laid` are the records, where they are laid out already."""
     stds = plan.stds_by_site(Phase.ROUND)
+    if len(plan.members) > 1:
+        return in_groups(plan, split, key, pooled)
     return Cohort(
         records=layout(plan, split, pooled) if laid is None else laid,
         sizes=_float32([1.0] if pooled else plan.sizes),
@@ -140,10 +150,10 @@ def cohort_of(plan: Plan, split: Split, key: jax.Array, pooled: bool, laid: Reco
 
 def layout(plan: Plan, split: Split, pooled: bool) -> Records:
     """The records as a round reads them."""
-    x, y = split.dataset.x_train, split.dataset.y_train
+    x, y, parts = split.laid()
     if not pooled:
-        return jax.device_put(in_blocks(x, y, split.parts))
-    return jax.device_put(pool(x, y, split.parts, plan.factors, plan.program.sites[0].query.tile))
+        return jax.device_put(in_blocks(x, y, parts))
+    return jax.device_put(pool(x, y, parts, plan.factors, plan.program.sites[0].query.tile))
 
 
 def _float32(numbers: Any) -> jax.Array:
@@ -157,7 +167,9 @@ def _float32(numbers: Any) -> jax.Array:
 def start(plan: Plan, split: Split, key: jax.Array) -> Carry:
     """What a run starts from before any release: parameters, the server's state, every client's memory."""
     params = start_parameters(plan, split, key)
-    return Carry(params, *_start_state(plan.method, len(plan.sizes), params))
+    groups = len(plan.members)
+    rows = (len(plan.sizes),) if groups == 1 else (groups, max(len(m) for m in plan.members))
+    return Carry(params, *_start_state(plan.method, rows, params))
 
 
 def start_parameters(plan: Plan, split: Split, key: jax.Array) -> Any:
@@ -174,9 +186,9 @@ def _start_parameters(model: Model, shape: tuple[int, ...], classes: int, key: j
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _start_state(method: Method, clients: int, params: Any) -> tuple[Any, Any]:
-    """The server's, and a row of memory for each client."""
-    rows = jax.tree.map(lambda m: jnp.broadcast_to(m, (clients, *m.shape)), method.memory(params))
+def _start_state(method: Method, clients: tuple[int, ...], params: Any) -> tuple[Any, Any]:
+    """The server's, and a row of memory for each client; by group, where groups take turns."""
+    rows = jax.tree.map(lambda m: jnp.broadcast_to(m, (*clients, *m.shape)), method.memory(params))
     return method.init(params), rows
 
 
@@ -216,7 +228,7 @@ def _ask_once(program: Program, cohort: Cohort, params: Any) -> Any:
 class Measured(NamedTuple):
     """On the test set after each round; 0 where it was not measured."""
 
-    accuracy: Any
+    score: Any
     loss: Any
 
 
@@ -238,10 +250,15 @@ def rounds_between(
         carry, measured = now
         carry = federated_round(static.rules, cohort, carry, t)
         due = ((t + 1) % static.every == 0) | (t + 1 == static.rules.facts.rounds)
-        found = jax.lax.cond(due, lambda p: Measured(*evaluate(static.model, p, *test)), _not_measured, carry.params)
+        found = jax.lax.cond(due, lambda p: _measured(static, p, test), _not_measured, carry.params)
         return carry, jax.tree.map(lambda m, v: jax.lax.dynamic_update_index_in_dim(m, v, t, 0), measured, found)
 
     return jax.lax.fori_loop(first, end, body, (carry, measured))
+
+
+def _measured(static: Static, params: Any, test: tuple) -> Measured:
+    x, y = test
+    return Measured(*evaluate(static.model, params, x, y, static.task))
 
 
 def _not_measured(params: Any) -> Measured:

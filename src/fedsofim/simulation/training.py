@@ -11,9 +11,11 @@ import numpy as np
 
 from fedsofim.core.budget import Budget
 from fedsofim.core.method import Method
-from fedsofim.core.models import Model, softmax_head
-from fedsofim.core.plan import Plan, Trust, Weights, check_budget, make_plan
+from fedsofim.core.models import Model, for_task, is_linear, linear
+from fedsofim.core.plan import Plan, Trust, Weights, make_plan
+from fedsofim.core.plan_checks import check_budget
 from fedsofim.core.preparation import Step
+from fedsofim.core.queries import SoftmaxGradient
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, expect_whole, is_whole, one_of
@@ -23,6 +25,7 @@ from fedsofim.recipes import Choices, Situation, by_hand, choose
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.run import Run
 from fedsofim.simulation.simulator import check_finite, simulate_to_end
+from fedsofim.tasks import CLASSES, LABELS, Task, refuse_other_than_classes
 
 
 def train(
@@ -37,29 +40,36 @@ def train(
     weights: Weights | None = None,
     model: Model | None = None,
     preparation: Sequence[Step] | None = None,
+    participants: int | None = None,
+    batch_rate: float = 1.0,
     seed: int = 0,
     every: int = 1,
     progress: Progress = SILENT,
     on_round: Callable[[int, dict[str, float]], Any] | None = None,
+    min_clients: int | None = None,
 ) -> Run:
     """Train under one budget on split data, evaluated every so many rounds. NO_PRIVACY means without noise.
 
     `on_round(round, {"accuracy": percent, "loss": ...})` is called for every evaluated round, while others are still to
-    come; trackers.py has ready ones.
+    come ("rmse" instead, of numbers and counts); trackers.py has ready ones.
 
     What is not given is as the recipe has it: `auto`, the recommended one, or `paper`, the paper's protocol. A method
     given here runs in the recipe's preparation with its own settings. What a preparation releases is charged too.
+
+    `min_clients`: under trust="secure-sum", noise for a federation that goes on with so many; here all of them come.
     """
     if not is_whole(seed) or not -(2**63) <= seed < 2**63:
         raise InputError(f"seed is {seed!r}; expected a whole number of at most 64 bits")
     expect_whole("every", every, 1)
     if not callable(getattr(progress, "at", None)):
         raise InputError(f"progress is {progress!r}; expected a fs.Progress, as fs.progress_bar gives one")
-    given = Given(method=method, rounds=rounds, clip=clip, weights=weights, model=model, preparation=preparation)
-    plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given)
+    given = Given(method=method, rounds=rounds, clip=clip, weights=weights, model=model, preparation=preparation,
+                  participants=participants, batch_rate=batch_rate)  # fmt: skip
+    plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given, min_clients=min_clients)
     began = time.perf_counter()
     seen, made = prepare(plan, split, seed)
-    watch = None if on_round is None else lambda t, accuracy, loss: on_round(t, {"accuracy": accuracy, "loss": loss})
+    metric = plan.task.metric
+    watch = None if on_round is None else lambda t, score, loss: on_round(t, {metric: score, "loss": loss})
     end, trace = simulate_to_end(plan, seen, seed, every=every, progress=progress, watch=watch)
     check_finite(end.params)
     seconds = time.perf_counter() - began
@@ -86,38 +96,52 @@ class Given:
     weights: Weights | None = None
     model: Model | None = None
     preparation: Sequence[Step] | None = None
+    participants: int | None = None
+    batch_rate: float = 1.0
 
 
-def planned(split: Split, budget: Any, *, recipe: str, trust: Trust, given: Given) -> tuple[Plan, Choices]:
+def planned(
+    split: Split, budget: Any, *, recipe: str, trust: Trust, given: Given, min_clients: int | None = None
+) -> tuple[Plan, Choices]:
     """The priced plan of a run, and what the recipe chose for it."""
     check_kinds(split, given.method, given.model)
     check_budget(budget)
     one_of("trust", trust, get_args(Trust))
-    chosen = choices_for(split, budget, recipe=recipe, trust=trust, head=given.model in (None, softmax_head()))
+    check_model(given.model, split.dataset.task)
+    chosen = choices_for(split, budget, recipe=recipe, trust=trust, model=given.model, min_clients=min_clients)
     run = by_hand(chosen, rounds=given.rounds, clip=given.clip, weights=given.weights, preparation=given.preparation)
     plan = plan_for(
         split,
         given.method or make(chosen.method, dict(chosen.settings), budget.epsilon),
         budget,
         run.rounds,
-        model=given.model or softmax_head(chosen.start),
+        model=given.model or linear(split.dataset.task, chosen.start),
         clip=run.clip,
         trust=trust,
         weights=run.weights,
         preparation=run.preparation,
+        participants=given.participants,
+        batch_rate=given.batch_rate,
+        min_clients=min_clients,
     )
     return plan, chosen
 
 
-def choices_for(split: Split, budget: Budget, *, recipe: str, trust: Trust, head: bool = True) -> Choices:
-    """What a recipe chooses for this split: reads its sizes and shapes only."""
+def choices_for(
+    split: Split, budget: Budget, *, recipe: str, trust: Trust, model: Model | None = None,
+    min_clients: int | None = None,
+) -> Choices:  # fmt: skip
+    """What a recipe chooses for this split and model (None: the linear one): reads sizes and shapes only."""
     situation = Situation(
         budget=budget,
-        sizes=tuple(split.sizes),
+        sizes=split.units,
         shape=split.dataset.x_train.shape[1:],
-        classes=split.dataset.classes,
+        classes=split.dataset.outputs,
         trust=trust,
-        head=head,
+        head=model is None or is_linear(model),
+        takes="any features" if model is None else model.takes,
+        task=split.dataset.task,
+        min_clients=min_clients,
     )
     return choose(recipe, situation)
 
@@ -129,6 +153,9 @@ class Rest(TypedDict, total=False):
     trust: Trust
     weights: Weights
     preparation: Sequence[Step]
+    participants: int | None
+    batch_rate: float
+    min_clients: int | None
 
 
 def plan_for(
@@ -137,14 +164,22 @@ def plan_for(
     """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
     check_kinds(split, method, model)
     _check_scale(split)
+    if split.unit != "record" and split.most is None and budget.private:
+        raise InputError(
+            f"how many records of a {split.unit} count is not said, and how a sum is computed would follow from the "
+            "largest one's: give a public number (--records-per-person, most=)"
+        )
     plan = make_plan(
         method,
-        model or softmax_head(),
-        sizes=split.sizes,
+        linear(split.dataset.task) if model is None else for_task(model, split.dataset.task),
+        sizes=split.units,
+        unit=split.unit,
+        places=split.places,
         shape=split.dataset.x_train.shape[1:],
-        classes=split.dataset.classes,
+        classes=split.dataset.outputs,
         budget=budget,
         rounds=rounds,
+        task=split.dataset.task,
         **rest,
     )
     _check_logits(plan)
@@ -168,15 +203,22 @@ def check_kinds(split: Any, method: Any, model: Any) -> None:
         raise InputError(f"the model is {model!r}; expected a fs.Model, for example fs.softmax_head()")
 
 
+def check_model(model: Model | None, task: Task) -> None:
+    """The closed form of a gradient is the softmax head's, whatever the loss says."""
+    if model is not None and isinstance(model.gradient, SoftmaxGradient):
+        refuse_other_than_classes("softmax_head", task)
+
+
 def _check_logits(plan: Plan) -> None:
-    """One number for each class of each record, or accuracy would make no sense."""
+    """One number for each class of each record, or what else the task asks for: else accuracy would make no sense."""
     shape, classes = plan.shape, plan.classes
     params = jax.eval_shape(lambda: plan.model.init(jax.random.key(0), shape, classes))
     found = jax.eval_shape(plan.model.logits, params, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
     if getattr(found, "shape", None) != (2, classes):
+        each = {CLASSES: "for each class", LABELS: "for each label"}.get(plan.task.kind, f"for {plan.task}")
         raise InputError(
             f"the model's logits of 2 records have shape {getattr(found, 'shape', None)}; expected (2, {classes}), one "
-            "for each class"
+            f"{each}"
         )
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, is_number
+from fedsofim.tasks import refuse_other_than_classes
 
 _LONGEST = math.sqrt(2.0)  # |p - e_y|
 _CURVED = 0.5  # of diag p - ppᵀ
@@ -56,6 +57,7 @@ class HeadConstants:
 
 def from_records(split: Split, *, C_g: float, ridge: float, weights: str = "uniform") -> HeadConstants:
     """Read off the records. NOT PRIVATE: none of these numbers may be shown as if they cost nothing."""
+    refuse_other_than_classes("a statement about a head", split.dataset.task)
     _check(ridge)
     x, y = split.dataset.x_train, split.dataset.y_train
     if x.ndim != 2:

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 from fedsofim.core.budget import stated
-from fedsofim.core.models import softmax_head
+from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, Trust, make_plan
 from fedsofim.core.preparation import units_of
@@ -136,14 +136,17 @@ def expected_summary(expected: Sequence[Expectation]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def outlook_of(situation: Situation, cells: Sequence[Cell], recipe: str = "auto") -> Outlook:
-    """What to expect of a situation. Shapes and sizes only."""
+def outlook_of(
+    situation: Situation, cells: Sequence[Cell], recipe: str = "auto", model: Model | None = None
+) -> Outlook:
+    """What to expect of a situation. Shapes and sizes only. `model` is one that is not the linear one, of which alone
+    accuracy was measured in cells."""
     if not situation.budget.private:
         raise InputError("without privacy there is no noise to plan for; give an epsilon")
     chosen = choose(recipe, situation)
     plan = make_plan(
         make(chosen.method, dict(chosen.settings), situation.budget.epsilon),
-        softmax_head(chosen.start),
+        softmax_head(chosen.start) if model is None else model,
         sizes=situation.sizes,
         shape=situation.shape,
         classes=situation.classes,
@@ -154,7 +157,8 @@ def outlook_of(situation: Situation, cells: Sequence[Cell], recipe: str = "auto"
         weights=chosen.weights,
         preparation=chosen.preparation,
     )
-    return Outlook(situation=situation, chosen=chosen, plan=plan, expected=tuple(expectations(situation, cells)))
+    expected = tuple(expectations(situation, cells)) if model is None else ()
+    return Outlook(situation=situation, chosen=chosen, plan=plan, expected=expected)
 
 
 def alternatives(situation: Situation) -> dict[str, Situation]:
@@ -177,7 +181,7 @@ class Planned:
 
     modes: tuple[Outlook, ...]
     changes: dict[str, Outlook]
-    seconds: float  # of the largest client's two products, timed on this machine with made-up numbers
+    seconds: float | None  # of the largest client's two products, timed on made-up numbers; None: it is not the head
     ceiling: float | None  # accuracy without noise, if the asker knows it
 
     def summary(self) -> dict[str, Any]:
@@ -186,6 +190,7 @@ class Planned:
         return {
             "epsilon_asked": stated(s.budget.epsilon),
             "delta": s.budget.delta,
+            "model": asked.plan.model.name,
             "features": s.shape[0],
             "classes": s.classes,
             "smallest_client": min(s.sizes),
@@ -212,12 +217,16 @@ class Planned:
         }
 
 
-def planned(situation: Situation, cells: Sequence[Cell], ceiling: float | None = None) -> Planned:
+def planned(
+    situation: Situation, cells: Sequence[Cell], ceiling: float | None = None, model: Model | None = None
+) -> Planned:
     """Everything `fedsofim plan` says."""
-    modes = tuple(outlook_of(replace(situation, trust=t), cells) for t in get_args(Trust))
-    changes = {name: outlook_of(s, cells) for name, s in alternatives(situation).items()}
-    largest = max(situation.sizes)
-    seconds = products_seconds(largest, modes[0].plan.shape[0] + 1, situation.classes)
+    if model is not None:
+        situation = replace(situation, head=False, takes=model.takes)
+    modes = tuple(outlook_of(replace(situation, trust=t), cells, model=model) for t in get_args(Trust))
+    changes = {name: outlook_of(s, cells, model=model) for name, s in alternatives(situation).items()}
+    largest, width = max(situation.sizes), modes[0].plan.shape[0] + 1
+    seconds = products_seconds(largest, width, situation.classes) if model is None else None
     return Planned(modes=modes, changes=changes, seconds=seconds, ceiling=ceiling)
 
 

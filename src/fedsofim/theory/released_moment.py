@@ -11,6 +11,7 @@ from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.training import Given, planned
+from fedsofim.tasks import refuse_other_than_classes
 from fedsofim.theory.heads import HeadConstants, from_released
 
 _HALF = 0.5  # the constant beside a unit record, in place of the bias's 1
@@ -26,6 +27,7 @@ def released_constants(
     split: Split, budget: Budget, *, C_g: float, ridge: float, share: float = 0.1, trust: Trust = "local", seed: int = 0
 ) -> Released:
     """Constants of a head on [x/|x|; 1/2], λ_max(S) from one release that costs `share` of the budget's mu²."""
+    refuse_other_than_classes("a statement about a head", split.dataset.task)
     if not budget.private:
         raise InputError("a release without noise is no release; expected a budget, or --constants records")
     steps = (UnitNorm(), Whitened(share, damping=1.0))  # the map is not used, so neither is its damping

@@ -3,7 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from fedsofim.core.budget import WITHOUT, in_words
+from fedsofim.core.budget import WITHOUT
+from fedsofim.core.budget import in_words as budget_in_words
+from fedsofim.protection import PROTECTED
+from fedsofim.tasks import LABELS, NUMBERS
+from fedsofim.trained.measures import SAID, in_words
 
 if TYPE_CHECKING:
     from fedsofim.trained.model import Trained
@@ -17,7 +21,7 @@ def card_of(model: "Trained") -> list[str]:
 def _lines(model: "Trained", training: Mapping[str, Any], privacy: Mapping[str, Any]) -> Iterator[str]:
     yield "# Model card"
     yield ""
-    yield f"- What it does: tells {_listed(model.labels)} apart, from {_inputs(model)}"
+    yield f"- What it does: {_does(model)}, from {_inputs(model)}"
     yield (
         f"- Data: {training.get('data', 'unknown')}, {training.get('records', 'unknown many')} training records at "
         f"{training.get('clients', 'unknown many')} clients ({training.get('partition', 'as given')})"
@@ -27,8 +31,11 @@ def _lines(model: "Trained", training: Mapping[str, Any], privacy: Mapping[str, 
         f"- Method: {training.get('method', 'unknown')}, {training.get('rounds', 'unknown many')} rounds, recipe "
         f"{training.get('recipe', 'unknown')}, by fedsofim {made}"
     )
-    if (accuracy := model.facts.get("result", {}).get("final_accuracy")) is not None:
-        yield f"- Accuracy: {accuracy:.2f} % of the test records{_baseline(model)}"
+    if not model.is_head:
+        yield f"- Model: {described(model.name, model.settings) or 'of its trainer, without a name'}"
+    yield from _measured(model, model.facts.get("result", {}))
+    for counted in model.facts.get("result", {}).get("private_evaluation", ())[-1:]:
+        yield f"- Accuracy, counted at the nodes under noise: {counted['said'].removeprefix('accuracy ')}"
     yield f"- Budget: {_budget(privacy)}"
     if "job" in training:
         yield "- Accounts: the budget is the job's plan; what each node's own account says is in the job's certificate"
@@ -42,18 +49,56 @@ def _inputs(model: "Trained") -> str:
     return f"the columns {_listed([c.name for c in model.schema.inputs], 12)}"
 
 
-def _baseline(model: "Trained") -> str:
-    share = model.facts.get("result", {}).get("majority_accuracy")
-    return "" if share is None else f"; whoever always says the commonest class is right for {share:.2f} %"
+def _does(model: "Trained") -> str:
+    if model.task.by_class:
+        return f"tells {_listed(model.labels)} apart"
+    if model.task.kind == LABELS:
+        return f"says yes or no to each of {_listed(model.labels)}"
+    ends = f"from {model.task.ends[0]:g} to {model.task.ends[1]:g}, the public range of training"
+    what = "estimates the number" if model.task.kind == NUMBERS else "estimates the mean of the count"
+    return f"{what} {_listed(model.labels)}, {ends}"
+
+
+def _measured(model: "Trained", result: Mapping[str, Any]) -> Iterator[str]:
+    """The task's one number beside a constant answer's, then every other measure in the same way."""
+    metric = model.task.metric
+    if (found := result.get(f"final_{metric}")) is None:
+        return
+    base = result.get("baseline", {}).get(metric, result.get("majority_accuracy"))
+    if metric == "accuracy":
+        what = "of the labels of the test records" if model.task.kind == LABELS else "of the test records"
+        who = "whoever always says the commonest class is right for"
+        yield f"- Accuracy: {found:.2f} % {what}" + ("" if base is None else f"; {who} {base:.2f} %")
+    else:
+        beside = "" if base is None else f"; whoever always says their mean has {in_words(metric, base)}"
+        yield f"- Error: RMSE {in_words(metric, found)} on the test records{beside}"
+    rest = {k: v for k, v in result.get("measures", {}).items() if k != metric and v is not None}
+    if rest:
+        told = [f"{SAID[k][0]} {v:.4g} (constant answer {_plain(result['baseline'].get(k))})" for k, v in rest.items()]
+        yield f"- Measured beside: {', '.join(told)}"
+
+
+def _plain(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4g}"
 
 
 def _budget(privacy: Mapping[str, Any]) -> str:
     if privacy.get("epsilon", WITHOUT) == WITHOUT:
         return "none: it was trained without noise, and nothing is promised about any record"
+    epsilon = budget_in_words(privacy["epsilon"])
     return (
-        f"epsilon {in_words(privacy['epsilon'])} at delta {privacy['delta']:g}, for replacing any one record of any "
-        f"one client, over {privacy['releases']} releases ({privacy['trust']} trust)"
+        f"epsilon {epsilon} at delta {privacy['delta']:g}, for replacing any {_whom(privacy)}{_where(privacy)}, over "
+        f"{privacy['releases']} releases ({privacy['trust']} trust)"
     )
+
+
+def _whom(privacy: Mapping[str, Any]) -> str:
+    """Models of before there were units protect records."""
+    return str(privacy.get("protects", PROTECTED["record"]))
+
+
+def _where(privacy: Mapping[str, Any]) -> str:
+    return " of any one client" if _whom(privacy) == PROTECTED["record"] else ""
 
 
 def _protected(privacy: Mapping[str, Any]) -> Iterator[str]:
@@ -66,8 +111,8 @@ def _protected(privacy: Mapping[str, Any]) -> Iterator[str]:
         else "anybody who sees sums over clients"
     )
     yield (
-        f"- Protected: whether any one record was in the training data and what it said, from {who}, this model and "
-        "all its predictions, whatever else they know"
+        f"- Protected: whether any {_whom(privacy)} was in the training data and what it said, from {who}, this model "
+        "and all its predictions, whatever else they know"
     )
     if privacy.get("note"):
         yield f"- Note: {privacy['note']}"
@@ -75,9 +120,10 @@ def _protected(privacy: Mapping[str, Any]) -> Iterator[str]:
 
 def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
     """What is not protected."""
-    yield "- Not protected: each client's number of records, the names of the columns, the schema, the set of labels"
-    yield "- Not protected: the test records; the accuracy above was computed from them without noise"
-    if model.schema is not None and model.schema.person is not None:
+    yield f"- Not protected: each client's number of records, the names of the columns, the schema, {_public(model)}"
+    yield f"- Not protected: the test records; the {_number(model)} above was computed from them without noise"
+    of_records = _whom(privacy) == PROTECTED["record"]
+    if model.schema is not None and model.schema.person is not None and of_records:
         yield (
             f"- Not protected as a whole: a person with several records ('{model.schema.person.name}'); the promise is "
             "for each record, and grows with their number"
@@ -88,6 +134,24 @@ def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
     yield "- Not covered: what was tried before this run on the same records, such as a search for settings"
 
 
+def _public(model: "Trained") -> str:
+    return "the set of labels" if model.task.metric == "accuracy" else "the public range"
+
+
+def _number(model: "Trained") -> str:
+    return "accuracy" if model.task.metric == "accuracy" else "error"
+
+
 def _listed(values: Any, most: int = 8) -> str:
     shown = [str(v) for v in list(values)[:most]]
     return ", ".join(shown) + (f" and {len(values) - most} more" if len(values) > most else "")
+
+
+def described(name: str, settings: Mapping[str, Any]) -> str:
+    """A model in words.
+
+    >>> described("mlp", {"hidden": (64, 64), "activation": "tanh"})
+    'mlp, hidden 64 64, activation tanh'
+    """
+    told = [f"{k} {' '.join(map(str, v)) if isinstance(v, tuple | list) else v}" for k, v in settings.items()]
+    return ", ".join([name, *(words.strip() for words in told)])

@@ -2,7 +2,7 @@
 
 format      this file's version; an older one is read or refused with a sentence
 card        the model in plain words
-labels, columns, shape, schema, preparation: what it takes to use the model
+labels, task, columns, shape, schema, preparation: what it takes to use the model
 training, privacy, result, versions: how it came about and what that cost, the ledger with it
 """
 
@@ -14,12 +14,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from fedsofim.core.models import HEAD, Model, make_model, softmax_head
+from fedsofim import models
+from fedsofim.core.models import HEAD, Model, for_task, linear
 from fedsofim.core.prepared import Prepared
 from fedsofim.data.affine import Affine
 from fedsofim.data.schema import plain_schema, schema_of
 from fedsofim.errors import InputError
 from fedsofim.files import check_free, write_text, write_whole
+from fedsofim.tasks import Task, task_of
 from fedsofim.trained.card import card_of
 from fedsofim.trained.model import Trained
 
@@ -55,9 +57,11 @@ def document_of(model: Trained) -> dict[str, Any]:
         "format": FORMAT,
         "card": card_of(model),
         "labels": [label.item() if isinstance(label, np.generic) else label for label in model.labels],
+        "task": model.task.plain(),
         "columns": list(model.columns),
         "shape": list(model.shape),
         "model": model.name,
+        "model_settings": {} if model.is_head else dict(model.settings),
         "schema": None if model.schema is None else plain_schema(model.schema),
         "preparation": model.prepared.tables(),
         **{key: dict(model.facts.get(key, {})) for key in _FACTS},
@@ -82,19 +86,23 @@ def load_model(folder: str | Path, *, model: str | Model | None = None) -> Train
 def rebuilt(document: Mapping[str, Any], arrays: Mapping[str, np.ndarray], model: str | Model | None = None) -> Trained:
     """A model from its two halves."""
     name, shape = document["model"], tuple(document["shape"])
-    found = _model(name, model)
-    classes, prepared = len(document["labels"]), Prepared.read(document["preparation"], arrays)
+    task = task_of(document.get("task"))  # older ones are of classes
+    settings = document.get("model_settings", {})
+    found = for_task(_model(name, settings, model, task), task)
+    outputs, prepared = task.outputs(len(document["labels"])), Prepared.read(document["preparation"], arrays)
     width = prepared.map(np.zeros((1, *shape), np.float32)).shape[1:]
     return Trained(
-        params=_params(found, width, classes, arrays),
+        params=_params(found, width, outputs, arrays),
         model=found,
-        name=name,
+        name=models.spelled(name),
+        settings=settings,
         shape=shape,
         labels=tuple(document["labels"]),
         prepared=prepared,
         columns=tuple(document["columns"]),
         schema=None if document["schema"] is None else schema_of(document["schema"]),
         standardised=Affine(arrays["public.shift"], arrays["public.scale"]) if "public.shift" in arrays else None,
+        task=task,
         facts={key: document[key] for key in _FACTS},
     )
 
@@ -141,22 +149,32 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path}: not a readable safetensors file ({problem})") from None
 
 
-def _model(name: str, given: str | Model | None) -> Model:
+def _model(name: str, settings: Mapping[str, Any], given: str | Model | None, task: Task) -> Model:
+    """The model to put the numbers into: one of the library's is made again, a stranger's code is never run unasked."""
     if isinstance(given, Model):
         return given
-    if name == HEAD and given in (None, HEAD):
-        return softmax_head()
-    if given is None:
-        raise InputError(
-            f"its model is one of your own ({name or 'without a name'}); say which with model=, for example "
-            f"fs.load_model(folder, model={name or './mine.py'!r}) (--model {name or './mine.py'})"
-        )
-    return make_model(given)
+    if given is None and models.spelled(name) not in models.OWN:
+        raise InputError(_strange(name))
+    asked = name if given is None else given
+    if models.spelled(asked) == HEAD:
+        return linear(task)
+    known = models.parameters(asked)
+    return models.make(asked, {key: value for key, value in settings.items() if key in known})
 
 
-def _params(model: Model, width: tuple[int, ...], classes: int, arrays: Mapping[str, np.ndarray]) -> Any:
+def _strange(name: str) -> str:
+    if not name or name.startswith("from_"):
+        example = f"fs.{name}(...)" if name else "mine"
+        return f"its model is one of your own, made in Python; give it: fs.load_model(folder, model={example})"
+    return (
+        f"its model is one of your own ({name}); say which with model=, for example "
+        f"fs.load_model(folder, model={name!r}) (--model {name})"
+    )
+
+
+def _params(model: Model, width: tuple[int, ...], outputs: int, arrays: Mapping[str, np.ndarray]) -> Any:
     """The arrays in the model's own tree."""
-    like = jax.eval_shape(lambda: model.init(jax.random.key(0), width, classes))
+    like = jax.eval_shape(lambda: model.init(jax.random.key(0), width, outputs))
     leaves, structure = jax.tree.flatten(like)
     found = [arrays[f"params.{i}"] for i in range(sum(key.startswith("params.") for key in arrays))]
     shapes, wanted = [leaf.shape for leaf in found], [leaf.shape for leaf in leaves]

@@ -2,7 +2,7 @@
 
 table or data frame -> features, by the schema and by names of columns
 features            -> what the parameters are for, by public statistics and by what training released
-logits              -> probabilities and labels
+logits              -> probabilities and labels, or numbers in the answer's units, by the task
 """
 
 from collections.abc import Mapping
@@ -14,15 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim.core.models import HEAD, Model
+from fedsofim.core.models import HEAD, Model, is_linear
 from fedsofim.core.prepared import Prepared
-from fedsofim.core.queries import SoftmaxGradient
 from fedsofim.data.affine import Affine
 from fedsofim.data.cells import Cells, cells_of_frame, is_frame
 from fedsofim.data.columns import Encoded, encode
 from fedsofim.data.html import card as html_card
 from fedsofim.data.schema import Schema, numbers_only
 from fedsofim.errors import InputError
+from fedsofim.tasks import CLASSES, LABELS, TWO, Task
+from fedsofim.trained.card import card_of, described
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,27 +34,43 @@ class Trained:
     model: Model
     name: str  # of the model; empty: it is nobody's name, so whoever loads it gives the model
     shape: tuple[int, ...]  # of a record's features
-    labels: tuple[Any, ...]
+    labels: tuple[Any, ...]  # what is told apart: classes, labels, or the one quantity
     prepared: Prepared = field(default_factory=Prepared)
     columns: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what the model was made with
     schema: Schema | None = None
     standardised: Affine | None = None
+    task: Task = Task()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_head(self) -> bool:
-        """Is it the linear softmax head, which can be exported?"""
-        return isinstance(self.model.gradient, SoftmaxGradient)
+        """Is it the linear head, which can be exported?"""
+        return is_linear(self.model)
 
     def predict(self, x: Any) -> np.ndarray:
-        """The label of each record. `x` is a data frame, whose columns are found by name, or an array of features."""
-        return np.array(self.labels)[self.predict_proba(x).argmax(axis=1)]
+        """The label of each record; of several labels 0 or 1 for each (records x labels); a number or a mean count in
+        its units. `x` is a data frame, whose columns are found by name, or an array of features."""
+        return self.decided(self.answers(x))
 
     def predict_proba(self, x: Any) -> np.ndarray:
-        """The probability of each class, in the order of `labels`."""
-        logits = self.logits(self.features_of(x))
-        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
+        """The probability of each class, or of each label, in the order of `labels`."""
+        if self.task.metric != "accuracy":
+            raise InputError(f"the model tells {self.task.kind}, which have no probabilities; use predict")
+        found = self.answers(x)
+        return np.column_stack([1 - found, found]) if self.task.kind == TWO else found
+
+    def answers(self, x: Any) -> np.ndarray:
+        """Probabilities, or numbers in their units, as the task has them (tasks.py)."""
+        return self.task.answers(self.logits(self.features_of(x)))
+
+    def decided(self, answers: np.ndarray) -> np.ndarray:
+        """What is said for them, in the user's words."""
+        if self.task.kind == CLASSES:
+            return np.array(self.labels)[answers.argmax(axis=1)]
+        if self.task.kind == TWO:
+            return np.array(self.labels)[(answers[:, 0] > 0.5).astype(np.int64)]
+        return (answers > 0.5).astype(np.int64) if self.task.kind == LABELS else answers
 
     def logits(self, features: np.ndarray) -> np.ndarray:
         """Of features as the dataset had them before anything was done to them."""
@@ -102,24 +119,23 @@ class Trained:
     @property
     def card(self) -> str:
         """The model in plain words: its data, its budget, what is protected and what is not."""
-        from fedsofim.trained.card import card_of
-
         return "\n".join(card_of(self))
 
     def to_sklearn(self) -> Any:
-        """A scikit-learn classifier with `predict` and `predict_proba`; needs the extra sklearn."""
-        from fedsofim.trained.estimator import FedsofimClassifier
+        """A scikit-learn classifier with `predict` and `predict_proba`, or a regressor; needs the extra sklearn."""
+        from fedsofim.trained.estimator import FedsofimClassifier, FedsofimRegressor
 
-        return FedsofimClassifier(self)
+        return FedsofimClassifier(self) if self.task.metric == "accuracy" else FedsofimRegressor(self)
 
     def to_onnx(self, path: str | Path) -> Path:
-        """An ONNX file, from raw columns (or features) to label and probabilities; needs the extra onnx."""
+        """An ONNX file, from raw columns (or features) to label and probabilities, or to the number; needs the extra
+        onnx."""
         from fedsofim.trained.onnx_file import write_onnx
 
         return write_onnx(self, Path(path))
 
     def to_torch(self) -> Any:
-        """A torch module from features to logits; needs the extra torch."""
+        """A torch module from features to logits: the head, or the module that was trained; needs the extra torch."""
         from fedsofim.trained.torch_module import as_module
 
         return as_module(self)
@@ -127,8 +143,8 @@ class Trained:
     def check_exportable(self, into: str) -> None:
         if not self.is_head:
             raise InputError(
-                f"this model is a stranger's ({self.name or 'without a name'}), and {into} knows its layers only from "
-                "its author; what can be exported is the linear softmax head"
+                f"this model is not linear ({self.name or 'a model of your own'}), and {into} is told no layers; what "
+                "can be exported is the linear head, and to torch what came from torch"
             )
 
     def theta(self) -> tuple[np.ndarray, np.ndarray]:
@@ -140,15 +156,15 @@ class Trained:
         return f"<{self}>"
 
     def __str__(self) -> str:
-        kind = "linear head" if self.is_head else self.name or "a model of one's own"
-        classes = ", ".join(map(str, self.labels[:8]))
-        return f"trained model ({kind}): {int(np.prod(self.shape))} features, classes {classes}"
+        kind = "linear head" if self.is_head else described(self.name, self.settings) or "a model of one's own"
+        told = ", ".join(map(str, self.labels[:8]))
+        return f"trained model ({kind}): {int(np.prod(self.shape))} features, {self.task} {told}"
 
     def _repr_html_(self) -> str:
         lines = [line.removeprefix("- ") for line in self.card.splitlines() if line.startswith("- ")]
         return html_card(str(self), dict(line.split(": ", 1) for line in lines if ": " in line))
 
 
-def name_of(model: Model, given: str = "") -> str:
-    """A model's name: the head's, or the one it was asked for by."""
-    return HEAD if isinstance(model.gradient, SoftmaxGradient) else given
+def name_of(model: Model) -> str:
+    """A model's name: the head's, or the one it was made by."""
+    return HEAD if is_linear(model) else model.name

@@ -1,4 +1,4 @@
-"""A trained head as an ONNX file, written node by node: raw columns in, label and probabilities out.
+"""A trained head as an ONNX file, written node by node: raw columns in, label and probabilities out, or the number.
 
 A number, boolean or date is an input of doubles (records x 1): as written, 0 or 1, days as `date.toordinal` counts
 them; a gap is NaN. A category is an input of text; a gap is one of the schema's words, "" among them. A model that was
@@ -23,6 +23,8 @@ from fedsofim.trained.operations import Cap, Move, Operation, Unit, operations_o
 try:
     import onnx  # pyright: ignore[reportMissingImports]
     from onnx import TensorProto, helper, numpy_helper  # pyright: ignore[reportMissingImports]
+
+    from fedsofim.trained.onnx_outputs import OUTPUTS
 except ImportError:
     raise InputError("this needs onnx, which is not installed: pip install 'fedsofim[onnx]'") from None
 
@@ -49,12 +51,7 @@ def graph_of(model: Trained) -> Any:
     logits = g.add(
         "Add", g.add("MatMul", x, g.constant(weight.astype(np.float32))), g.constant(bias.astype(np.float32))
     )
-    g.output("probabilities", g.add("Softmax", logits, axis=1), TensorProto.FLOAT, [None, len(model.labels)])
-    text = any(isinstance(label, str) for label in model.labels)
-    labels = np.array([str(v) for v in model.labels], dtype=object) if text else np.array(model.labels, np.int64)
-    index = g.add("ArgMax", logits, axis=1, keepdims=0)
-    kind = TensorProto.STRING if text else TensorProto.INT64
-    g.output("label", g.add("Gather", g.constant(labels), index, axis=0), kind, [None])
+    OUTPUTS[model.task.kind](g, model, logits)
     return g.model(model)
 
 

@@ -1,7 +1,11 @@
-"""A trained head as a torch module: from features to logits, prepared inside. Importing this file needs torch."""
+"""A trained head, or a module that was trained, as a torch module: from features to logits, prepared inside.
+
+Importing this file needs torch.
+"""
 
 from typing import Any
 
+from fedsofim.core.queries import TorchGradient
 from fedsofim.errors import InputError
 from fedsofim.trained.model import Trained
 from fedsofim.trained.operations import Cap, Move, Unit, operations_of
@@ -14,17 +18,30 @@ except ImportError:
 
 
 def as_module(model: Trained) -> nn.Module:
-    """The module, in evaluation mode; `labels` says which logit is which class."""
-    model.check_exportable("torch")
+    """The module, in evaluation mode; `labels` says which logit is which class, `task` how logits are read.
+
+    One that came from torch (fs.from_torch) is a copy of itself with the trained weights in it, behind the preparation
+    if there was one.
+    """
     layers = [_LAYERS[type(operation)](operation) for operation in operations_of(model)]
-    weight, bias = model.theta()
+    if type(model.model.gradient) is TorchGradient:
+        from fedsofim.core.torch.from_module import module_with
+
+        trained = module_with(model.model.gradient, model.params)
+        module: Any = nn.Sequential(*layers, trained) if layers else trained
+    else:
+        model.check_exportable("torch")
+        module = nn.Sequential(*layers, _head(*model.theta()))
+    module.labels, module.task = model.labels, model.task
+    return module.eval()
+
+
+def _head(weight: Any, bias: Any) -> nn.Linear:
     head = nn.Linear(*weight.shape)
     with torch.no_grad():
         head.weight.copy_(torch.tensor(weight.T))
         head.bias.copy_(torch.tensor(bias))
-    module: Any = nn.Sequential(*layers, head)
-    module.labels = model.labels
-    return module.eval()
+    return head
 
 
 class MoveLayer(nn.Module):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nodes import SMALL, charges, make_nodes, start, write_records
+from nodes import SMALL, allowing, charges, make_nodes, start, write_records
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
@@ -57,6 +57,28 @@ def test_the_recipes_model_is_measured_on_records_as_they_come(tmp_path: Path):
     assert f"accuracy {round(accuracy, 4)}" in progress["text"]
     assert (progress["round"], progress["rounds"]) == (2, 2)
     assert "fedsofim, 2 rounds, clip 3, weights size, ColumnScales > UnitNorm > Centred" in progress["job"]
+
+
+@pytest.mark.slow
+def test_another_model_is_trained_measured_and_counted(tmp_path: Path):
+    d, nodes, folder = SMALL.dataset, allowing(tmp_path / "nodes", ["mlp"], epsilon=100.0), tmp_path / "job"
+    np.savez(tmp_path / "d.npz", x_train=d.x_train, y_train=d.y_train, x_test=d.x_test, y_test=d.y_test)
+    order = {"model": "mlp", "model-settings": "hidden=4", "recipe": "paper", "epsilon": 50.0, "evaluate": "private"}
+    server_app.run(FakeGrid(numbered(nodes)), config(folder, test=str(tmp_path / "d.npz"), **order), FakeClock())
+    end = restore(folder / CHECKPOINT)
+    assert [layer["w"].shape for layer in end.params] == [(3, 4), (4, 3)]
+    assert len(end.measured) == 1
+    assert all(np.isfinite(np.asarray(layer["w"])).all() for layer in end.params)
+
+
+def test_what_the_nodes_counted_is_told_where_the_coordinator_looks(tmp_path: Path, nodes: list[Policy]):
+    folder = tmp_path / "job"
+    server_app.run(FakeGrid(numbered(nodes)), config(folder, evaluate="private"), FakeClock())
+    (told,) = json.loads((folder / OUTCOME).read_text())["measured"]
+    text = json.loads((folder / PROGRESS).read_text())["text"]
+    assert told == f"after round 1: {text}" and text == str(restore(folder / CHECKPOINT).measured[-1])
+    assert "private count on 39 records" in told
+    assert "right answers" in (folder / "certificate.txt").read_text()
 
 
 @pytest.mark.parametrize("key", ["weights", "trust"])

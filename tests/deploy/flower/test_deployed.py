@@ -1,7 +1,7 @@
 """A SuperLink and three nodes with TLS and node keys, as real processes on loopback: training, crashes, refusals.
 
 Without noise a deployed job must end where the simulator ends, whatever was killed on the way; that is the check
-behind most of this file. It is one test in four parts, because they share one federation.
+behind most of this file. It is one test in three parts, because they share one federation.
 """
 
 import contextlib
@@ -36,6 +36,7 @@ from fedsofim.deploy.registration import register
 
 NAMES = ["node-1", "node-2", "node-3"]
 REHEARSAL = Terms(epsilon=WITHOUT, smallest_multiplier=0, methods=("fedsofim", "scaffold", "fedgd"))
+ROUNDS = 24
 LIMIT = 500.0  # seconds for anything to happen; less than a job waits for an answer that was lost
 
 
@@ -169,17 +170,13 @@ def _agree(job: Path, expected: Any) -> None:
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-3, atol=1e-3)
 
 
-def a_job_ends_where_the_simulator_ends(deployed: Deployed) -> None:
-    job = deployed.order(recipe="paper", method="fedsofim", epsilon=WITHOUT, rounds=2)
-    assert deployed.outcome(job) == {"finished": 2}
-    _agree(job, _simulated(deployed, "fedsofim", 2))
-
-
 def kills_lose_nothing(deployed: Deployed) -> None:
-    """A node, the server process and the SuperLink are killed in turn; client memory and ledgers survive it."""
-    job = deployed.order(
-        recipe="paper", method="scaffold", settings="local_steps=2", epsilon=WITHOUT, rounds=4, attempts=4
-    )
+    """A node, the server process and the SuperLink are killed in turn; client memory and ledgers survive it.
+
+    Rounds are quick: there are enough of them that each kill comes before the last.
+    """
+    order = {"recipe": "paper", "method": "scaffold", "settings": "local_steps=2"}
+    job = deployed.order(**order, epsilon=WITHOUT, rounds=ROUNDS, attempts=4)
     deployed.wait_round(job, 1)
     _wait_until_asked(deployed, "node-2", job, round=1)
     deployed.kill("node-2")  # charged, perhaps not yet answered
@@ -190,21 +187,22 @@ def kills_lose_nothing(deployed: Deployed) -> None:
 
     os.kill(_server_process(deployed), signal.SIGKILL)
     assert not (job / OUTCOME).exists()
+    reached = restore(job / CHECKPOINT).round
     deployed.submit(job, resume=True, patience=LIMIT)
-    deployed.wait_round(job, 3)
+    deployed.wait_round(job, reached + 1)
 
     deployed.kill("link")
     deployed.start_link()
     command = [sys.executable, "-m", "fedsofim", "serve", str(deployed.server), "--job", str(job), "--resume"]
     served = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
     assert served.returncode == 0, served.stderr
-    assert "round 4/4" in served.stdout
-    assert deployed.outcome(job) == {"finished": 4}
+    assert f"round {ROUNDS}/{ROUNDS}" in served.stdout
+    assert deployed.outcome(job) == {"finished": ROUNDS}
 
-    _agree(job, _simulated(deployed, "scaffold", 4, local_steps="2"))
+    _agree(job, _simulated(deployed, "scaffold", ROUNDS, local_steps="2"))
     number = restore(job / CHECKPOINT).job.id
     for name in NAMES:
-        assert deployed.releases(name, number) >= 4 * 2, "a ledger is short"
+        assert deployed.releases(name, number) >= ROUNDS * 2, "a ledger is short"
     ledgers = [deployed.ledger(name) for name in NAMES]
     assert certificate.verify(certificate.read(job / "certificate.json"), ledgers) == []
 
@@ -230,9 +228,9 @@ def _server_process(deployed: Deployed) -> int:
 
 
 def every_node_refuses_what_its_policy_does_not_allow(deployed: Deployed) -> None:
-    """The cap is the first job's; one more round, a smaller multiplier and a larger clip are all refused.
+    """The cap is the first job's; one more round and a larger clip are refused.
 
-    The first is asked for straight away, as a malicious server would; the others as ours does, asking first.
+    The first is asked for straight away, as a malicious server would; the other as ours does, asking first.
     """
     terms = Terms(epsilon=2.0, smallest_multiplier=1.0, largest_clip=10.0, methods=("fedsofim",))
     deployed.policies(terms, "private.db")
@@ -243,7 +241,6 @@ def every_node_refuses_what_its_policy_does_not_allow(deployed: Deployed) -> Non
 
     for config, reason in (
         ({"epsilon": 2.0, "rounds": 2, "method": "fedsofim", "ask-first": False}, "above the cap of 2"),
-        ({"epsilon": 100.0, "rounds": 2, "method": "fedsofim"}, "the smallest allowed here is 1"),
         ({"epsilon": 2.0, "rounds": 2, "clip": 11.0, "method": "fedsofim"}, "the largest allowed here is 10"),
     ):
         failed = deployed.outcome(deployed.order(recipe="paper", **config))["failed"]
@@ -282,7 +279,6 @@ def a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
 @pytest.mark.slow
 @pytest.mark.longest
 def test_a_federation_of_real_processes(deployed: Deployed) -> None:
-    a_job_ends_where_the_simulator_ends(deployed)
     kills_lose_nothing(deployed)
     every_node_refuses_what_its_policy_does_not_allow(deployed)
     a_client_sending_nan_is_rejected_by_name(deployed)

@@ -17,13 +17,14 @@ import pytest
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
 import httpx
+import numpy as np
 from flwr.app.message import Message
 from flwr.common.serde import message_from_proto
 from flwr.proto.message_pb2 import Message as Proto
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
-from fake_grid import delivered
+from fake_grid import FakeClock, delivered
 from fedsofim.deploy.flower import fleet as fleet_module
 from fedsofim.deploy.flower import node_loop
 from fedsofim.deploy.flower.fleet import Fleet, Gone, Letter, Unreachable, private_key
@@ -115,7 +116,7 @@ def test_a_node_that_was_killed_takes_its_own_place_at_once():
 
 def test_a_node_that_was_never_here_does_not_push_anybody_out():
     calls = Calls({"ActivateNode": [400]})
-    with pytest.raises(Gone):
+    with pytest.raises(Gone, match="next `fedsofim serve` makes this node's key known"):
         connection(calls).enter(last=None)
     assert calls.made == ["ActivateNode"]
 
@@ -215,6 +216,19 @@ def test_a_superlink_that_is_away_is_tried_again_and_said_so_once(
     found = looped(nodes[0], letters, tmp_path)
     assert len(found.sent) == 1
     assert capsys.readouterr().out.count("cannot be reached (gone)") == 1
+
+
+def test_a_node_looks_the_less_often_the_longer_nothing_came(nodes: list[Policy], tmp_path: Path, monkeypatch):
+    clock, looks = FakeClock(), []
+    monkeypatch.setattr(node_loop, "time", clock)
+    connection = OneLetter([])
+    connection.loop = loop = NodeLoop(connection, policy_file(nodes[0]), tmp_path, "h:1")
+    monkeypatch.setattr(
+        connection, "fetch", lambda most: looks.append(clock.now) or setattr(loop, "stopping", clock.now > 99)
+    )
+    loop.run()
+    assert (gaps := np.diff(looks))[0] < 0.11 and 0.9 < gaps[-1] < 1.2
+    assert all(gap < 0.11 + 0.11 * at for gap, at in zip(gaps, looks[1:], strict=True))  # late by a tenth
 
 
 def test_a_message_that_is_too_large_is_answered_with_an_error(nodes: list[Policy], tmp_path: Path):

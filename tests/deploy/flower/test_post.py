@@ -158,11 +158,12 @@ def test_a_node_that_is_slow_is_not_asked_twice(case: Case, seconds: float):
 
 
 @pytest.mark.slow
-def test_nor_is_one_whose_request_waits_in_line(case: Case):
-    """The same instance, no process at it yet: what its SuperNode has, it will work on."""
-    case.second_round(lambda message: case.clock.after(200.0, lambda: case.grid.work(101, message)))
+def test_a_question_lost_on_its_way_is_asked_again_though_the_node_was_never_restarted(case: Case):
+    """A connection broke while it was fetched: the SuperLink thinks it delivered, and the node never had it."""
+    case.second_round(lambda message: None)
     case.trained(attempts=1)
-    assert case.times("round 1") == 1
+    assert case.clock.now < SOON
+    assert case.times("round 1") == 2
     assert case.charged == [3, 3, 3]
 
 

@@ -13,10 +13,22 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fedsofim.deploy.certificate import statement
-from fedsofim.deploy.flower.messages import digest_of, job_of, reply_message, request_of, what_of
+from fedsofim.deploy.flower.asked import Asked, allowed, asked_in
+from fedsofim.deploy.flower.messages import (
+    digest_of,
+    job_of,
+    reply_message,
+    request_of,
+    statement_of,
+    sum_of,
+    what_of,
+)
 from fedsofim.deploy.holding import Holding, holding_of
-from fedsofim.deploy.node import DataProblem, answer, consider, hello
+from fedsofim.deploy.node import answer, consider, hello
 from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.deploy.recall import recalled
+from fedsofim.deploy.records import DataProblem
+from fedsofim.deploy.survivors import AGREE, REVEAL, agree, reveal
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError, Refused
 
@@ -30,21 +42,29 @@ def make_client_app() -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        return _guarded(message, context, lambda policy: ({}, answer(policy, request_of(message))))
+        asked = asked_in(message, context)
+        return _guarded(message, context, lambda policy: _answer(policy, message, asked), asked)
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
         key = str(context.node_config.get("key", ""))
         instance = {"instance": str(context.node_config.get("instance", ""))}  # of the SuperNode: new with every start
-        questions: dict[str, Callable[[Policy], dict[str, Any]]] = {
-            "hello": lambda policy: hello(policy) | instance,
-            "holding": lambda policy: _holding(policy, digest_of(message)) | instance,
-            "account": lambda policy: statement(policy, Path(key) if key else None),
-            "consider": lambda policy: consider(policy, job_of(message)),
+        questions: dict[str, Callable[[Policy], tuple[dict[str, Any], Arrays]]] = {
+            "hello": lambda policy: (hello(policy) | instance, {}),
+            "holding": lambda policy: (_holding(policy, digest_of(message)) | instance, {}),
+            "account": lambda policy: (statement(policy, Path(key) if key else None), {}),
+            "recall": lambda policy: (recalled(policy, statement_of(message), Path(key) if key else None), {}),
+            "consider": lambda policy: (consider(policy, job_of(message)), {}),
+            AGREE: lambda policy: agree(policy, *sum_of(message)[:2]),
+            REVEAL: lambda policy: ({}, reveal(policy, *sum_of(message))),
         }
-        return _guarded(message, context, lambda policy: (questions[what_of(message)](policy), {}))
+        return _guarded(message, context, lambda policy: questions[what_of(message)](policy))
 
     return app
+
+
+def _answer(policy: Policy, message: Message, asked: Asked) -> tuple[dict[str, Any], Arrays]:
+    return asked.with_spending(policy, answer(policy, request_of(message), asked.note.charged))
 
 
 def _holding(policy: Policy, digest: str) -> dict[str, Any]:
@@ -52,13 +72,19 @@ def _holding(policy: Policy, digest: str) -> dict[str, Any]:
     return {"holding": holding_of(policy.account, digest) if digest else Holding.NOTHING}
 
 
-def _guarded(message: Message, context: Context, act: Callable[[Policy], tuple[dict[str, Any], Arrays]]) -> Message:
+def _guarded(
+    message: Message,
+    context: Context,
+    act: Callable[[Policy], tuple[dict[str, Any], Arrays]],
+    asked: Asked | None = None,
+) -> Message:
     """Act under the policy. A refusal's reason depends on policy, ledger and request only, so it may be told."""
     name = "unknown"
     try:
         policy = read_policy(str(context.node_config.get("policy", "")))
         name = policy.name
-        facts, arrays = act(policy)
+        with allowed(policy, asked or asked_in(message, context)):
+            facts, arrays = act(policy)
         return reply_message({"node": name, **facts}, arrays, message)
     except DataProblem as error:
         _LOG.error("fedsofim: %s", error)

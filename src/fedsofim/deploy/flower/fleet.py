@@ -109,7 +109,10 @@ class Fleet:
         request = ActivateNodeRequest(public_key=self.public_key, heartbeat_interval=HEARTBEAT)
         try:
             found = _call(self.client.ActivateNode, request)
-        except (Gone, Unreachable):
+        except (Gone, Unreachable) as error:
+            if last is None and isinstance(error, Gone):
+                raise Gone(f"{error} The coordinator's next `fedsofim serve` makes this node's key known; or is a node "
+                           "with this key active elsewhere?") from error  # fmt: skip
             if last is None:
                 raise
             _call(self.client.DeactivateNode, DeactivateNodeRequest(node_id=last))

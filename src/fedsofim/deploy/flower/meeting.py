@@ -1,14 +1,18 @@
 """Who is here: the connected nodes' introductions, and a job's clients found again among them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from logging import WARNING, getLogger
+from pathlib import Path
 from typing import Any
 
 from fedsofim.deploy.clients import Client, check_names, client_of
-from fedsofim.deploy.flower.messages import query_message
+from fedsofim.deploy.flower.messages import query_message, recall_message
 from fedsofim.deploy.flower.post import Post
 from fedsofim.deploy.order import Conduct
+from fedsofim.deploy.recall import keep, kept
 from fedsofim.errors import InputError
 
+_LOG = getLogger("flwr")
 _PAUSE = 1.0  # seconds before looking for more nodes
 
 
@@ -55,6 +59,29 @@ def meet_again(
         if client.name not in numbers and enough == len(clients):
             raise InputError(f"the job's client {client.name} is not connected; start its node and resume")
         if client.name in numbers and client != client_of(hellos[numbers[client.name]]):
-            raise InputError(f"{client.name} has other records or another ledger than when the job began; "
-                             "start a new job")  # fmt: skip
+            raise InputError(f"{client.name} has other records, another schema or another ledger than when the job "
+                             "began; start a new job")  # fmt: skip
     return {client.name: numbers[client.name] for client in clients if client.name in numbers}
+
+
+def give_back(post: Post, nodes: Mapping[str, int], conduct: Conduct) -> None:
+    """Give every node what it signed last, as a second witness of its ledger; whose ledger is older takes no part."""
+    if not conduct.statements:
+        return
+    known = {name: kept(Path(conduct.statements), name) for name in nodes}
+    asked = [recall_message(said, nodes[name]) for name, said in known.items() if said is not None]
+    replies = post.exchange(asked, min(conduct.timeout, conduct.patience)) if asked else {}
+    against = {n: r.facts["refused"] for n, i in nodes.items() if (r := replies.get(i)) and "refused" in r.facts}
+    if against:
+        reasons = "; ".join(f"{name}: {why}" for name, why in sorted(against.items()))
+        raise InputError(f"nothing was asked and nothing spent: a ledger is not what its node signed ({reasons})")
+    for name, number in nodes.items():
+        said = replies[number].facts.get("recalled") if number in replies else None
+        if said not in (None, "the ledger has it"):
+            _LOG.log(WARNING, "fedsofim: %s, what it signed last: %s", name, said)
+
+
+def remember(conduct: Conduct, statements: Mapping[str, Mapping[str, Any]]) -> None:
+    """Keep what the nodes signed, for the next time; who states less than before is named in the log."""
+    for said in keep(Path(conduct.statements), statements) if conduct.statements else ():
+        _LOG.log(WARNING, "fedsofim: %s", said)

@@ -1,9 +1,9 @@
 """`fedsofim node`, when policy and data have been checked: fetch a message, have it answered, send the answer.
 
 Flower's SuperNode sleeps 3 s whenever it finds no message, looks for its answer every 0.5 s and starts three processes;
-and it fetches and runs code that the server sends. This does none of that: it looks for messages every tenth of a
-second while a job runs, and has them answered by one process of this installation (worker.py), which is kept while
-messages come. One message is worked on at a time, in the order they came, which post.py relies on.
+and it fetches and runs code that the server sends. This does none of that: it looks for messages the more often the
+shorter ago the last one came, and has them answered by one process of this installation (worker.py), which is kept
+while messages come. One message is worked on at a time, in the order they came, which post.py relies on.
 
 Every wait has an end: a worker that does not answer in the time that the policy gives it is ended, a SuperLink that is
 away is tried again and said so. Killed, it takes its worker with it; started again, it takes its own place at once.
@@ -31,11 +31,14 @@ from flwr.common.serde import message_from_proto
 
 from fedsofim.deploy.flower.fleet import HEARTBEAT, Answer, Fleet, Gone, Letter, Unreachable
 from fedsofim.deploy.flower.worker import get, packed, put
+from fedsofim.deploy.holding import sweep
 from fedsofim.deploy.policy import Policy, read_policy
+from fedsofim.deploy.stopping import SAID, stopped_since
 from fedsofim.errors import InputError
 from fedsofim.files import write_text
 
-_QUICK, _IDLE = 0.1, 1.0  # seconds between looks for a message, while a job runs and otherwise
+_QUICK, _IDLE = 0.1, 1.0  # seconds between looks for a message, at least and at most
+_SHARE = 0.1  # of the time since the last message that passes between looks: a node is late by no more than that
 _LATELY = 60.0  # seconds after a message in which the next one is expected; then the worker is let go
 _AGAIN = 1.0  # seconds before a SuperLink that is away is tried again
 
@@ -49,10 +52,10 @@ class Worker:
 
     def ask(self, letter: Letter, node: int, seconds: float, meanwhile: Callable[[], None]) -> Answer:
         """The answer to a letter; ChildProcessError if there is none in time."""
-        process = self._running()
-        assert process.stdin is not None and process.stdout is not None
         end = time.monotonic() + seconds
         try:
+            process = self._running()
+            assert process.stdin is not None and process.stdout is not None
             put(process.stdin, {"top": letter.top, "node": node}, letter.contents)
             while not select.select([process.stdout], [], [], _QUICK)[0]:
                 meanwhile()
@@ -86,14 +89,17 @@ class NodeLoop:
 
     def __init__(self, fleet: Fleet, policy: Path, work: Path, where: str, key: Path | None = None) -> None:
         self.fleet, self.policy, self.work, self.where = fleet, policy, work, where
-        self.worker = Worker({"policy": str(policy), "instance": uuid.uuid4().hex, "key": str(key or "")})
+        config = {"policy": str(policy), "instance": uuid.uuid4().hex, "key": str(key or ""), "superlink": where}
+        self.worker = Worker(config)
         self.stopping = False
         self.trouble = ""
         self.beaten = 0.0
         self.asked = time.monotonic()
+        self.gap = 0.0  # seconds between the last answer and the question after it: rounds have a rhythm
 
     def run(self) -> None:
         """Until told to stop."""
+        sweep(read_policy(self.policy).ledger)
         while not self.stopping:
             try:
                 if self.fleet.node is None:
@@ -103,14 +109,20 @@ class NodeLoop:
             except (Unreachable, Gone) as error:
                 self._tell(f"the SuperLink at {self.where} cannot be reached ({error}); trying again")
                 self._pause(_AGAIN)
+            except InputError as error:  # of a policy that is being edited: it holds again from when it is right
+                self._tell(f"{error}; nothing is answered until that is mended")
+                self._pause(_AGAIN)
         self.worker.stop()
+        with contextlib.suppress(InputError):
+            sweep(read_policy(self.policy).ledger)
         with contextlib.suppress(Unreachable, Gone):
             self.fleet.leave()
 
     def _enter(self) -> None:
         place = self.work / "node.json"
         number = self.fleet.enter(_last(place, self.fleet.public_key))
-        write_text(place, json.dumps({"node": number, "key": self.fleet.public_key.hex()}))
+        with contextlib.suppress(OSError):  # a full disk: after a kill it would only be back a little later
+            write_text(place, json.dumps({"node": number, "key": self.fleet.public_key.hex()}))
         self.beaten = time.monotonic()
         self._tell(f"connected to {self.where}")
 
@@ -128,15 +140,17 @@ class NodeLoop:
 
     def _turn(self) -> None:
         """One message, if there is one."""
-        work = read_policy(self.policy).work
+        policy = read_policy(self.policy)
+        work, answers = policy.work, stopped_since(policy.ledger) is None
         letter = self.fleet.fetch(work.message_mb * 1_000_000 + 2_000_000)
         if letter is None:
-            quiet = time.monotonic() - self.asked > _LATELY
-            if quiet:
+            since = time.monotonic() - self.asked
+            if since > _LATELY:
                 self.worker.stop()
-            self._pause(_IDLE if quiet else _QUICK)
+            self._pause(min(_IDLE, max(_QUICK, _SHARE * since, self.gap / 2 - since)))
             return
-        self._send(self._answer(letter, work.seconds))
+        self.gap = time.monotonic() - self.asked
+        self._send(self._answer(letter, work.seconds), _failed(letter, SAID), policy.ledger if answers else None)
         self.asked = time.monotonic()
 
     def _answer(self, letter: Letter, seconds: float) -> Answer:
@@ -149,9 +163,14 @@ class NodeLoop:
             self._tell(f"a message was not answered: {error}")
             return _failed(letter, str(error))
 
-    def _send(self, answer: Answer) -> None:
-        """The answer, tried again while the SuperLink is away; one that nobody wants any more is dropped."""
+    def _send(self, answer: Answer, refusal: Answer, ledger: Path | None) -> None:
+        """The answer, tried again while the SuperLink is away; one that nobody wants any more is dropped.
+
+        If the operator stops the node of this ledger meanwhile, the refusal is sent in its place.
+        """
         while not self.stopping:
+            if ledger is not None and stopped_since(ledger) is not None:
+                answer = refusal
             try:
                 self.fleet.send(answer)
             except Unreachable as error:
@@ -170,7 +189,8 @@ class NodeLoop:
     def _tell(self, text: str) -> None:
         """For the operator, once."""
         if text != self.trouble:
-            print(text, flush=True)
+            with contextlib.suppress(OSError):  # a log on a full disk is no reason to end
+                print(text, flush=True)
         self.trouble = text
 
 
@@ -202,9 +222,19 @@ def _alone(work: Path) -> Iterator[None]:
         yield
 
 
+def _page(loop: NodeLoop, port: int) -> contextlib.AbstractContextManager[None]:
+    """The operator's page, in this process: it ends with it. Its address is in the node's own folder too."""
+    from fedsofim.deploy.pages.loopback import Page, announced  # for those who want one only
+    from fedsofim.deploy.pages.operators import Operators
+
+    watched = Operators(loop.policy, lambda: loop.trouble)
+    page = Page(kind="node", view=watched.view, acts={"stop": watched.stop, "resume": watched.resume})
+    return announced(page, port, place=loop.work / "page")
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
-    for name in ("policy", "superlink", "root-certificates", "key", "work"):
+    for name in ("policy", "superlink", "root-certificates", "key", "work", "page"):
         parser.add_argument(f"--{name}")
     given: Any = parser.parse_args(arguments)
     work = Path(given.work)
@@ -219,7 +249,8 @@ def main(arguments: list[str] | None = None) -> None:
 
             for kind in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(kind, stop)
-            loop.run()
+            with contextlib.nullcontext() if given.page is None else _page(loop, int(given.page)):
+                loop.run()
     except InputError as error:
         sys.exit(f"error: {error}")
     print(f"{policy.name}: stopped", flush=True)

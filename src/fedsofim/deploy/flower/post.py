@@ -10,10 +10,12 @@ answers that only when it has done with the question, or has lost it.
 * Neither, and it costs nothing: ask again.
 * Neither, and the node is another instance than the one that was asked: it is gone. How often to ask again is for the
   caller to decide.
-* Neither, and it is the same instance: wait; if its worker died, the SuperNode reports it.
+* Neither, and it is the same instance, which says so twice: it was lost on its way (a connection that broke while it
+  was fetched); ask again, which is free, since a question is charged once.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -27,10 +29,11 @@ from fedsofim.deploy.flower.messages import ASK, Reply, again, holding_message, 
 from fedsofim.deploy.holding import Holding
 
 _LOG = getLogger("flwr")
-_POLL = 0.1  # seconds between looks for answers
+_POLL, _SHARE, _POLL_MOST = 0.1, 0.1, 1.0  # between looks for answers: a share of the seconds waited, within bounds
 _LATE = 10.0  # seconds after which a node that has not answered is asked whether it still holds the question
 _MOMENT = 5.0  # seconds that those who are late have when enough have answered
 _FORGET = 300.0  # seconds after which that question counts as lost itself, and is asked again
+_SURE = 2  # times that a node says of a question that it knows nothing of it, until it is believed
 LOST = "the node lost the request: it was killed at work, and has started again"
 
 
@@ -50,16 +53,19 @@ class Post:
     clock: Clock = time
     instances: dict[int, str] = field(default_factory=dict)
 
-    def exchange(self, messages: Sequence[Message], timeout: float, enough: int | None = None) -> dict[int, Reply]:
+    def exchange(
+        self, messages: Sequence[Message], timeout: float, enough: int | None = None, moment: float | None = _MOMENT
+    ) -> dict[int, Reply]:
         """One reply to each message, or why there is none; by the node that was asked, each of them once.
 
-        Where fewer than all are `enough`, the others are waited for as long again as these took, and a moment more.
+        Where fewer than all are `enough`, the others are waited for as long again as these took, and a moment more;
+        without a `moment` they are not waited for, and a refusal is not one of those that are enough.
         """
         asked = {m.metadata.dst_node_id: m for m in messages}
         replies = {node: Reply({}, {}, "no answer came") for node in asked}
         waiting, probes, asked_at = self._push(messages), dict[str, int](), self.clock.monotonic()
         instances, end, look = dict(self.instances), self._in(timeout), self._in(_LATE)
-        began, answers = self.clock.monotonic(), 0
+        began, answers, doubts = self.clock.monotonic(), 0, Counter[int]()
         over = False
         while waiting and not over:
             over = self.clock.monotonic() >= end  # then what has come by now still counts
@@ -67,13 +73,17 @@ class Post:
             for number in came.keys() & waiting.keys():
                 node = waiting.pop(number)
                 replies[node] = self._met(node, came[number])
-                answers += not replies[node].error
+                answers += not (replies[node].error or (moment is None and "refused" in replies[node].facts))
                 if answers == enough:
-                    end = min(end, self._in(self.clock.monotonic() - began + _MOMENT))
+                    took = self.clock.monotonic() - began
+                    end = min(end, self._in(0.0 if moment is None else took + moment))
             for number in came.keys() & probes.keys():
                 node = probes.pop(number)
                 verdict = _verdict(asked[node], self._met(node, came[number]), instances.get(node))
-                if node not in waiting.values() or verdict is _Verdict.WAIT:
+                doubts[node] += verdict is _Verdict.DOUBT
+                if doubts[node] == _SURE:
+                    doubts[node], verdict = 0, _Verdict.AGAIN
+                if node not in waiting.values() or verdict in (_Verdict.WAIT, _Verdict.DOUBT):
                     continue
                 waiting = {number: n for number, n in waiting.items() if n != node}
                 if verdict is _Verdict.GONE:
@@ -87,7 +97,7 @@ class Post:
                 look, late = self._in(_LATE), set(waiting.values()) - set(probes.values())
                 probes |= self._push([holding_message(asked[node]) for node in sorted(late)])
             if waiting and not over:
-                self.clock.sleep(_POLL)
+                self.clock.sleep(min(_POLL_MOST, max(_POLL, _SHARE * (self.clock.monotonic() - began))))
         return replies
 
     def _in(self, seconds: float) -> float:
@@ -113,6 +123,7 @@ class _Verdict(Enum):
     """What becomes of a question that is late."""
 
     WAIT = auto()
+    DOUBT = auto()  # the instance that was asked knows nothing of it
     AGAIN = auto()  # ask again: it costs nothing
     GONE = auto()
 
@@ -123,6 +134,6 @@ def _verdict(question: Message, reply: Reply, instance: str | None) -> _Verdict:
     free = what_of(question) != ASK
     if how == (Holding.NOTHING if free else Holding.ANSWERED):
         return _Verdict.AGAIN
-    if how == Holding.NOTHING and None not in (instance, now) and instance != now:
-        return _Verdict.GONE
+    if how == Holding.NOTHING and None not in (instance, now):
+        return _Verdict.GONE if instance != now else _Verdict.DOUBT
     return _Verdict.WAIT

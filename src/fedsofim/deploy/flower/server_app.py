@@ -13,33 +13,37 @@ import jax.numpy as jnp
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
-from fedsofim.core.models import evaluate, softmax_head
-from fedsofim.core.preparation import Map
-from fedsofim.data import load
+from fedsofim.core.models import evaluate
 from fedsofim.deploy.checkpoint import OUTCOME
 from fedsofim.deploy.flower.post import Clock
 from fedsofim.deploy.flower.strategy import MethodStrategy
+from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import from_config
+from fedsofim.deploy.testing import read_test
 from fedsofim.errors import InputError
 from fedsofim.files import write_text
 
 
-def tester(name: str, map_of: Callable[[], Map]) -> Callable[[int, ArrayRecord], MetricRecord | None] | None:
+def tester(
+    name: str, now_of: Callable[[], JobState], schema: str = ""
+) -> Callable[[int, ArrayRecord], MetricRecord | None] | None:
     """Accuracy on a public test set that the coordinator has, of records as the nodes hold them; no node is asked.
 
-    `map_of` gives the job's preparation, which is the same in every round and known in the first.
+    `now_of` gives the job as it is: its model, and its preparation, which is known in the first round.
     """
     if not name:
         return None
-    data = load(name)
+    x, y = read_test(name, schema)
 
     @cache
     def records() -> tuple[jax.Array, jax.Array]:
-        return jnp.asarray(map_of()(data.x_test)), jnp.asarray(data.y_test)
+        return jnp.asarray(now_of().map(x)), jnp.asarray(y)
 
     def measure(round: int, arrays: ArrayRecord) -> MetricRecord:
-        (theta,) = (a.numpy() for a in arrays.values())
-        accuracy, loss = jax.jit(evaluate, static_argnums=0)(softmax_head(), jnp.asarray(theta), *records())
+        now = now_of()
+        leaves = [jnp.asarray(arrays[f"params{i}"].numpy()) for i in range(len(arrays))]
+        params = jax.tree.unflatten(jax.tree.structure(now.params), leaves)
+        accuracy, loss = jax.jit(evaluate, static_argnums=0)(now.plan.model, params, *records())
         return MetricRecord({"accuracy": round_to(accuracy), "loss": round_to(loss)})
 
     return measure
@@ -55,7 +59,7 @@ def run(grid: Grid, config: Mapping[str, Any], clock: Clock = time) -> None:
     try:
         order, conduct = from_config(config)
         strategy = MethodStrategy(order, replace(conduct, folder=str(folder)), clock=clock)
-        strategy.start(grid, evaluate_fn=tester(conduct.test, lambda: strategy.now.map))
+        strategy.start(grid, evaluate_fn=tester(conduct.test, lambda: strategy.now, conduct.schema))
     except InputError as error:
         _outcome(folder, {"failed": str(error)})
         raise SystemExit(1) from error
@@ -66,7 +70,8 @@ def run(grid: Grid, config: Mapping[str, Any], clock: Clock = time) -> None:
     except Exception as error:
         _outcome(folder, {"failed": f"an error in the server's process ({type(error).__name__}: {str(error)[:200]})"})
         raise
-    _outcome(folder, {"finished": strategy.now.job.rounds})
+    counted = [f"after round {m.after}: {m}" for m in strategy.now.measured]
+    _outcome(folder, {"finished": strategy.now.job.rounds} | ({"measured": counted} if counted else {}))
 
 
 def _outcome(folder: Path, facts: Mapping[str, Any]) -> None:

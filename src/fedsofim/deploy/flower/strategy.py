@@ -11,7 +11,6 @@ checkpoint after every round, from which `resume=True` goes on bit-identically.
 """
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -25,20 +24,23 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from fedsofim.core.budget import WITHOUT
 from fedsofim.core.phase import Phase
+from fedsofim.data.schema import read_schema
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, PROGRESS, restore, save
-from fedsofim.deploy.clients import clients_of
-from fedsofim.deploy.flower.meeting import introductions, meet_again
+from fedsofim.deploy.clients import check_same_schema, clients_of
+from fedsofim.deploy.flower.meeting import give_back, introductions, meet_again, remember
 from fedsofim.deploy.flower.messages import Reply, ask_message, opened, query_message
+from fedsofim.deploy.flower.open_sums import step_from, still_open
 from fedsofim.deploy.flower.post import Clock, Post
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.deploy.presence import fewest
-from fedsofim.deploy.server import start_job, step, with_params
+from fedsofim.deploy.round_notes import job_in_words, note_round, plan_in_words, spending_in, standing_of
+from fedsofim.deploy.server import start_job, with_params
+from fedsofim.deploy.unmasking import OpenSum, TooFew
 from fedsofim.deploy.uploads import faults
-from fedsofim.deploy.wire import Arrays, Job
+from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError
 from fedsofim.files import write_text
 
@@ -57,7 +59,9 @@ class MethodStrategy(Strategy):
         self.order, self.conduct, self.folder = order, conduct, Path(conduct.folder)
         self.clock = clock
         self.job_state: JobState | None = None
+        self.post: Post | None = None  # of Flower's own loop, where that is used
         self.nodes: dict[str, int] = {}  # Flower's number of each node, by the node's own name
+        self.spent: dict[str, dict[str, Any]] = {}  # what each said last that it has spent
 
     # --- the loop ---
 
@@ -83,10 +87,12 @@ class MethodStrategy(Strategy):
         last = rounds if num_rounds is None else min(rounds, self.now.round + num_rounds)
         while self.now.phase is not Phase.ROUND or self.now.round < last:
             phase = self.now.phase
-            self._step(self._ask(post))
+            self._step(still_open(self.now, self.folder) or self._ask(post), post)
             if phase is Phase.ROUND:
                 result.arrays = self._arrays()
                 self._report(evaluate_fn, result)
+            elif phase is Phase.EVALUATION:
+                self._tell(result)
         if self.now.finished:
             self._certify(post)
         return result
@@ -97,12 +103,17 @@ class MethodStrategy(Strategy):
             self.job_state = restore(path)
             self.order = self.job_state.order
             self.nodes = meet_again(post, self.now.clients, self.conduct, fewest(self.now), self._waiting)
+            give_back(post, self.nodes, self.conduct)
             return
         if path.exists():
             raise InputError(f"{path}: a job is here already; resume it, or choose another folder")
         hellos = introductions(post, self.order.clients, self.conduct, self._waiting)
-        self.job_state = start_job(self.order, clients_of(list(hellos.values()), self.order.clients))
+        clients = clients_of(list(hellos.values()), self.order.clients)
+        if self.conduct.schema:
+            check_same_schema(clients, read_schema(self.conduct.schema))
+        self.job_state = start_job(self.order, clients)
         self.nodes = {h["node"]: number for number, h in hellos.items()}
+        give_back(post, self.nodes, self.conduct)
         if initial is not None:
             self.job_state = with_params(self.now, _tree(initial, self.now.params))
         if self.conduct.ask_first:
@@ -164,6 +175,7 @@ class MethodStrategy(Strategy):
                 trouble[name] = why
             else:
                 uploads[name] = reply.arrays
+                self.spent[name] = {**self.spent.get(name, {}), **spending_in(reply.facts)}
         wrong = faults(self.now, uploads)
         return {k: v for k, v in uploads.items() if k not in wrong}, trouble | wrong
 
@@ -172,8 +184,11 @@ class MethodStrategy(Strategy):
         names = names or "too few clients answered"
         return RoundFailed(f"round {self.now.round + 1} failed, nothing was averaged, the checkpoint stands ({names})")
 
-    def _step(self, uploads: dict[str, Arrays]) -> None:
-        self.job_state = step(self.now, uploads)
+    def _step(self, came: dict[str, Arrays] | OpenSum, post: Post) -> None:
+        try:
+            self.job_state = step_from(self.now, came, post, self.nodes, replace(self.conduct, folder=str(self.folder)))
+        except TooFew as error:
+            raise self._failure({"its sum": str(error)}) from error
         save(self.job_state, self.folder / CHECKPOINT)
 
     def _certify(self, post: Post) -> None:
@@ -182,6 +197,7 @@ class MethodStrategy(Strategy):
         statements = {name: facts for name, facts in accounts.items() if certificate.sound(facts)}
         for name in {c.name for c in self.now.clients} - set(statements):
             _LOG.log(WARNING, "fedsofim: %s did not state its account; the certificate is without it", name)
+        remember(self.conduct, statements)
         document = certificate.document_of(self.now.job.id, statements, self.now.absent)
         certificate.write(document, self.folder)
 
@@ -191,8 +207,9 @@ class MethodStrategy(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """The round's messages, one for each client; the state they depend on is the strategy's own."""
+        self.post = Post(grid, self.clock)
         if self.job_state is None:
-            self._start_job(Post(grid, self.clock), arrays or None)
+            self._start_job(self.post, arrays or None)
         return [ask_message(self.now.request(), number) for number in self.nodes.values()]
 
     def aggregate_train(
@@ -205,7 +222,8 @@ class MethodStrategy(Strategy):
         sound, trouble = self._sorted({}, absent | came)
         if trouble:
             raise self._failure(trouble)
-        self._step(sound)
+        assert self.post is not None  # configure_train came before
+        self._step(sound, self.post)
         return self._arrays(), None
 
     def configure_evaluate(
@@ -222,13 +240,8 @@ class MethodStrategy(Strategy):
             what = self.order.method or f"the recipe {self.order.recipe}"
             _LOG.log(INFO, "fedsofim: %s for %d clients", what, self.order.clients)
             return
-        p = self.now.plan
-        bound = math.isfinite(p.epsilon)
-        cost = f"epsilon {p.epsilon:.6g} at delta {p.delta:g} for each" if bound else WITHOUT
-        facts = (self.now.job.id, p.method.name, len(p.sizes), p.rounds, cost)
-        _LOG.log(INFO, "fedsofim: job %s: %s, %d clients, %d rounds, %s", *facts)
-        for what, why in self.now.choices.why:
-            _LOG.log(INFO, "fedsofim: recipe %s: %s: %s", self.order.recipe, what, why)
+        for line in plan_in_words(self.now):
+            _LOG.log(INFO, "fedsofim: %s", line)
 
     # --- small things ---
 
@@ -248,8 +261,18 @@ class MethodStrategy(Strategy):
         if measure is not None and (metrics := measure(done, self._arrays())) is not None:
             result.evaluate_metrics_serverapp[done] = metrics
             text = ", ".join(f"{k} {v}" for k, v in metrics.items())
+        note_round(self.folder, self.now, result.evaluate_metrics_serverapp.get(done, {}))
         _LOG.log(INFO, "fedsofim: round %d/%d done %s", done, self.now.job.rounds, text)
         self._note(text)
+
+    def _tell(self, result: Result) -> None:
+        """What the nodes counted."""
+        found = self.now.measured[-1]
+        result.evaluate_metrics_clientapp[found.after] = MetricRecord(
+            {"accuracy": found.accuracy, "standard_error": found.error, "records": found.records}
+        )
+        _LOG.log(INFO, "fedsofim: after round %d: %s", found.after, found)
+        self._note(str(found))
 
     def _waiting(self, text: str) -> None:
         """What the job waits for, for whoever follows it."""
@@ -260,18 +283,12 @@ class MethodStrategy(Strategy):
         """How far the job is and what it does, for whoever follows it."""
         job = self.now.job
         facts = {"round": self.now.round, "rounds": job.rounds, "text": text, "job": job_in_words(job)}
-        write_text(self.folder / PROGRESS, json.dumps(facts))
+        write_text(self.folder / PROGRESS, json.dumps(facts | standing_of(self.now, self.spent)))
 
 
 def _against(reply: Reply) -> str:
     """Why a node does not do what it was asked; empty if it does."""
     return reply.error or (f"refused: {reply.facts['refused']}" if "refused" in reply.facts else "")
-
-
-def job_in_words(job: Job) -> str:
-    """What is trained, for people."""
-    steps = " > ".join(table["step"] for table in job.preparation) or "records as they come"
-    return f"{job.method}, {job.rounds} rounds, clip {job.clip:g}, weights {job.weights}, {steps}"
 
 
 def _tree(arrays: ArrayRecord, like: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Accuracy by round, method and budget; how soon a target is reached; what a round costs in time."""
+"""Accuracy, or RMSE, by round, method and budget; how soon a target is reached; what a round costs in time."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedsofim.core.budget import in_words
-from fedsofim.experiments.report.results import Result, Results
+from fedsofim.experiments.report.results import Result, Results, Scale
 from fedsofim.experiments.report.statistics import interval
 from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, spread, text
 
@@ -15,7 +15,7 @@ REFERENCE = "fedgd"  # the method whose final accuracy sets the target
 
 def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
     """Mean ± std over seeds at every tenth round, the best mean of each budget and round in bold."""
-    rounds = tens(results)
+    rounds, scale = tens(results), Scale.of(results, place[0])
     rows = []
     for epsilon in results.epsilons:
         block = [(m, results.select(place, m, epsilon)) for m in results.methods]
@@ -23,34 +23,36 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
         honest = {m: runs for m, runs in block if within_budget(runs)}
         for method, runs in block:
             others = [theirs for m, theirs in honest.items() if m != method]
-            cells = [spread(*at(runs, t), bold=method in honest and clearly_best(runs, others, t)) for t in rounds]
+            best = [method in honest and clearly_best(runs, others, t, scale.sign) for t in rounds]
+            cells = [spread(*at(runs, t), bold=b, digits=scale.digits) for t, b in zip(rounds, best, strict=True)]
             name = marked(results, method) + _fewer(results, runs)
             rows.append((budget_cell(epsilon), text(name), *cells, spent_cell(runs)))
     columns = ("ε", "method", *(f"round {t}" for t in rounds), "ε spent (ledger)")
     how = f"mean ± sample std over {seeds_of(results)} seeds"
-    base = f"Whoever always says the commonest class is right for {results.majority(place[0]):.2f} %."
+    what = "Test accuracy in percent" if scale.higher else "Test RMSE, of which less is better"
     note = (
-        f"Test accuracy in percent, {how}. Bold: ahead of every other within its budget, by a 95 % interval of the "
-        f"difference over seeds. {base}"
+        f"{what}, {how}. Bold: ahead of every other within its budget, by a 95 % interval of the "
+        f"difference over seeds. {scale.alone}"
     )
     return Table(
-        f"accuracy-{slug(place)}",
-        f"Accuracy: {place[0]}, {place[1]}",
+        f"{scale.metric}-{slug(place)}",
+        f"{scale.name[0].upper()}{scale.name[1:]}: {place[0]}, {place[1]}",
         columns,
         tuple(rows),
         " ".join([note, *footnotes(results)]),
     )
 
 
-def clearly_best(runs: Sequence[Result], others: Sequence[Sequence[Result]], round_: int) -> bool:
-    """Is the difference to every other real: does its interval over seeds, paired, leave out 0?"""
+def clearly_best(runs: Sequence[Result], others: Sequence[Sequence[Result]], round_: int, sign: int = 1) -> bool:
+    """Is the difference to every other real: does its interval over seeds, paired, leave out 0? `sign` -1: less is
+    better."""
     mine = {r.seed: r.at(round_) for r in runs}
-    return bool(others) and all(_ahead(mine, {r.seed: r.at(round_) for r in theirs}) for theirs in others)
+    return bool(others) and all(_ahead(mine, {r.seed: r.at(round_) for r in theirs}, sign) for theirs in others)
 
 
-def _ahead(mine: Mapping[int, float | None], theirs: Mapping[int, float | None]) -> bool:
+def _ahead(mine: Mapping[int, float | None], theirs: Mapping[int, float | None], sign: int) -> bool:
     pairs = [(mine[s], theirs[s]) for s in mine.keys() & theirs.keys()]
-    found = interval([a - b for a, b in pairs if a is not None and b is not None])
+    found = interval([sign * (a - b) for a, b in pairs if a is not None and b is not None])
     return found is not None and found[0] > 0
 
 
@@ -60,33 +62,34 @@ def _fewer(results: Results, runs: Sequence[Result]) -> str:
 
 
 def rounds_to_target(results: Results, place: tuple[str, str], share: float = 0.95) -> Table | None:
-    """The first round at which the mean accuracy reaches 95 % of DP-FedGD's final one."""
-    rows = []
+    """The first round at which the mean accuracy reaches 95 % of DP-FedGD's final one, or the mean RMSE 105 %."""
+    rows, scale = [], Scale.of(results, place[0])
+    part = share if scale.higher else 2 - share
     for epsilon in results.epsilons:
         runs = results.select(place, epsilon=epsilon)
         reference = [r for r in runs if r.factory == REFERENCE]
         if not reference:
             continue
-        target = share * float(np.mean([r.final for r in reference if r.method == reference[0].method]))
+        target = part * float(np.mean([r.final for r in reference if r.method == reference[0].method]))
         for method in results.methods:
             mine = [r for r in runs if r.method == method]
             if mine:
-                first = first_round(mine, target)
+                first = first_round(mine, target, scale.sign)
                 rows.append(
                     (
                         budget_cell(epsilon),
                         text(marked(results, method)),
-                        number(target),
+                        number(target, scale.digits),
                         Cell("not reached", np.inf) if first is None else Cell(str(first), first),
                     )
                 )
-    note = f"Target: {share:.0%} of DP-FedGD's mean accuracy after the last round, under the same budget."
+    note = f"Target: {part:.0%} of DP-FedGD's mean {scale.name} after the last round, under the same budget."
     if not rows:
         return None
     return Table(
         f"rounds-to-target-{slug(place)}",
         f"Rounds to target: {place[0]}, {place[1]}",
-        ("ε", "method", "target (%)", "rounds"),
+        ("ε", "method", f"target{' (%)' if scale.higher else ''}", "rounds"),
         tuple(rows),
         note,
     )
@@ -123,15 +126,15 @@ def time_table(results: Results) -> Table:
 
 
 def at(runs: Sequence[Result], round_: int) -> tuple[float, float | None]:
-    """Mean and sample std of the accuracy after a round."""
+    """Mean and sample std of the task's one number after a round."""
     values = [a for a in (r.at(round_) for r in runs) if a is not None]
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def first_round(runs: Sequence[Result], target: float) -> int | None:
-    """The first round at which the mean over the runs is at least the target."""
-    mean = np.mean([r.trace.accuracy for r in runs], axis=0)
-    reached = np.flatnonzero(mean >= target)
+def first_round(runs: Sequence[Result], target: float, sign: int = 1) -> int | None:
+    """The first round at which the mean over the runs is at least the target; at most, with `sign` -1."""
+    mean = np.mean([r.trace.score for r in runs], axis=0)
+    reached = np.flatnonzero(sign * mean >= sign * target)
     return int(runs[0].trace.rounds[reached[0]]) if len(reached) else None
 
 

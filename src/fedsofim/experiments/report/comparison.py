@@ -1,7 +1,7 @@
 """One method against all others: paired tests on the test records, and intervals over seeds."""
 
 from fedsofim.experiments.report.accuracy import marked, slug
-from fedsofim.experiments.report.results import Result, Results, distinct
+from fedsofim.experiments.report.results import Result, Results, Scale, distinct
 from fedsofim.experiments.report.statistics import McNemar, holm, interval, paired
 from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, text
 
@@ -23,9 +23,11 @@ def opponents(results: Results, ours: str) -> list[str]:
 def mcnemar_table(results: Results, place: tuple[str, str]) -> Table | None:
     """McNemar's test of each method in focus against each other method, seed by seed, Holm over the family."""
     pairs = _pairs(results, place)
-    if not pairs:
+    if not pairs or not results.task(place[0]).by_class:
         return None
-    tests = [paired(a.predictions, b.predictions, results.labels(place[0])) for a, b in pairs]
+    truth = results.labels(place[0])
+    said = [(a.predictions, b.predictions) for a, b in pairs]
+    tests = [paired(a, b, truth) for a, b in said if a is not None and b is not None]
     adjusted = holm([t.p for t in tests])
     rows = [_row(results, a, b, t, p) for (a, b), t, p in zip(pairs, tests, adjusted, strict=True)]
     columns = ("ε", "seed", "method", "against", "n10", "n01", "χ²", "p", "p (Holm)", "better at 5 %")
@@ -38,8 +40,9 @@ def mcnemar_table(results: Results, place: tuple[str, str]) -> Table | None:
 
 
 def wins_table(results: Results, place: tuple[str, str]) -> Table | None:
-    """Difference of mean final accuracy with its interval over seeds, for each method in focus against each other."""
-    rows = []
+    """Difference of mean final accuracy, or RMSE, with its interval over seeds, for each method in focus against each
+    other."""
+    rows, scale = [], Scale.of(results, place[0])
     for ours in focus(results):
         for epsilon in results.epsilons:
             mine = {r.seed: r for r in results.select(place, ours, epsilon)}
@@ -49,19 +52,23 @@ def wins_table(results: Results, place: tuple[str, str]) -> Table | None:
                 if not seeds:
                     continue
                 gaps = [mine[s].final - theirs[s].final for s in seeds]
-                rows.append(_gap_row(results, epsilon, ours, other, gaps))
+                rows.append(_gap_row(results, epsilon, ours, other, gaps, scale))
     if not rows:
         return None
     note = (
-        "Difference in final test accuracy, in percentage points; the interval is Student's 95 % over seeds "
+        f"Difference in final test {scale.name}, {_points(scale)}; the interval is Student's 95 % over seeds "
         "(paired by seed), so it covers initial weights and noise but not the choice of test records or of settings."
     )
     columns = ("ε", "method", "against", "difference", "95 % low", "95 % high", "verdict")
     return Table(f"differences-{slug(place)}", f"Differences: {place[0]}, {place[1]}", columns, tuple(rows), note)
 
 
+def _points(scale: Scale) -> str:
+    return "in percentage points" if scale.higher else "of which less is better"
+
+
 def verdict(gaps: list[float]) -> str:
-    """Ahead or behind where the interval leaves out 0.
+    """Ahead or behind where the interval leaves out 0; more is better.
 
     >>> verdict([1.0, 1.1, 0.9]), verdict([-1.0, 1.0, 0.1]), verdict([2.0])
     ('ahead', 'no clear difference', 'one seed only')
@@ -74,12 +81,14 @@ def verdict(gaps: list[float]) -> str:
     return "behind" if found[1] < 0 else "no clear difference"
 
 
-def _gap_row(results: Results, epsilon: float, ours: str, other: str, gaps: list[float]) -> tuple[Cell, ...]:
+def _gap_row(
+    results: Results, epsilon: float, ours: str, other: str, gaps: list[float], scale: Scale
+) -> tuple[Cell, ...]:
     low, high = interval(gaps) or (None, None)
     mean = sum(gaps) / len(gaps)
     return (budget_cell(epsilon), text(marked(results, ours)), text(marked(results, other)),
-            number(mean, signed=True), number(low, signed=True), number(high, signed=True),
-            text(verdict(gaps)))  # fmt: skip
+            *(number(v, scale.digits, signed=True) for v in (mean, low, high)),
+            text(verdict([scale.sign * gap for gap in gaps])))  # fmt: skip
 
 
 def _pairs(results: Results, place: tuple[str, str]) -> list[tuple[Result, Result]]:

@@ -9,10 +9,11 @@ from fedsofim.experiments.report import pictures
 from fedsofim.experiments.report.accuracy import accuracy_table, footnotes, rounds_to_target, slug, time_table
 from fedsofim.experiments.report.comparison import mcnemar_table, wins_table
 from fedsofim.experiments.report.costs import ledger_table, settings_table
+from fedsofim.experiments.report.measured import measures_table
 from fedsofim.experiments.report.page import Fold, Page, Picture, Section, write_page
 from fedsofim.experiments.report.partitions import partition_table
 from fedsofim.experiments.report.published import published_tables
-from fedsofim.experiments.report.results import Results, read_results, write_rows
+from fedsofim.experiments.report.results import Results, Scale, distinct, read_results, write_rows
 from fedsofim.experiments.report.sentences import in_sentences
 from fedsofim.experiments.report.served import group_tables, recall_table
 
@@ -69,7 +70,7 @@ def _sections(results: Results, folder: Path, published: Path | None) -> Iterato
 
 
 def accuracy_section(results: Results, folder: Path) -> Section:
-    """Curves, accuracy over budgets (bars where the entries are variants of one method), and the tables."""
+    """Curves, accuracy (or RMSE) over budgets (bars where the entries are variants of one method), and the tables."""
     figures = []
     for place in results.places:
         where = f"{place[0]}, {place[1]}"
@@ -77,18 +78,21 @@ def accuracy_section(results: Results, folder: Path) -> Section:
             path = folder / f"{name}-{slug(place)}.png"
             draw(results, place, path)
             figures.append(Picture(path, f"{where}: {caption}"))
-    tables = tuple(accuracy_table(results, place).of_data(place) for place in results.places)
-    return Section("accuracy", "Accuracy", figures=tuple(figures), tables=tables)
+    made = [(place, make(results, place)) for place in results.places for make in (accuracy_table, measures_table)]
+    tables = tuple(table.of_data(place) for place, table in made if table is not None)
+    names = distinct(Scale.of(results, dataset).name for dataset, _ in results.places)
+    title = " and ".join(names)
+    return Section("accuracy", title[0].upper() + title[1:], figures=tuple(figures), tables=tables)
 
 
 def _accuracy_figures(results: Results) -> Iterator[tuple]:
     yield "curves", pictures.convergence, "mean over seeds, band of one standard deviation."
     if len({r.settings.get("rho") for r in results.runs}) > 1 and all(" rho=" in m for m in results.methods):
-        yield "rho", pictures.rho_curve, "final accuracy over rho, mean and standard deviation over seeds."
+        yield "rho", pictures.rho_curve, "at the end, over rho, mean and standard deviation over seeds."
     elif len({r.factory for r in results.runs}) == 1 and len(results.methods) > 1:
-        yield "bars", pictures.bars, "final accuracy, mean and standard deviation over seeds."
+        yield "bars", pictures.bars, "at the end, mean and standard deviation over seeds."
     elif sum(map(math.isfinite, results.epsilons)) > 1:
-        yield "privacy-utility", pictures.privacy_utility, "final accuracy over the budget."
+        yield "privacy-utility", pictures.privacy_utility, "at the end, over the budget."
 
 
 def comparison_section(results: Results) -> Section:
@@ -99,7 +103,7 @@ def comparison_section(results: Results) -> Section:
 
 def served_section(results: Results) -> Section:
     """By class and by public group: noise hurts the few more."""
-    tables = [(p, t) for p in results.places for t in (recall_table(results, p), *group_tables(results, p))]
+    tables = [(p, t) for p in results.places for t in (recall_table(results, p), *group_tables(results, p)) if t]
     return Section("served", "Who is served", _SERVED, tables=tuple(t.of_data(p) for p, t in tables))
 
 
@@ -111,21 +115,24 @@ def target_section(results: Results, folder: Path) -> Section:
             tables.append(table.of_data(place))
             path = folder / f"rounds-to-target-{slug(place)}.png"
             pictures.rounds_bars(results, table, path)
-            caption = f"{place[0]}, {place[1]}: rounds to 95 % of DP-FedGD's final accuracy."
+            scale = Scale.of(results, place[0])
+            part = "95 %" if scale.higher else "105 %"
+            caption = f"{place[0]}, {place[1]}: rounds to {part} of DP-FedGD's final {scale.name}."
             figures.append(Picture(path, caption))
     return Section("target", "Rounds to target", figures=tuple(figures), tables=tuple(tables))
 
 
 def partition_section(results: Results, folder: Path) -> Section:
     figures = []
-    for dealt in results.grid["partitions"]:
+    by_class = [d for d in results.grid["partitions"] if results.task(d["dataset"]).by_class]
+    for dealt in by_class:
         path = folder / f"partition-{slug((dealt['dataset'], dealt['partition']))}.png"
         pictures.partition_heatmap(dealt, path, results.classes(dealt["dataset"]))
         where = f"{dealt['dataset']}, {dealt['partition']}"
         figures.append(Picture(path, f"{where}: records of each class at each client."))
     tables = tuple(
         partition_table(dealt, results.classes(dealt["dataset"])).of_data((dealt["dataset"], dealt["partition"]))
-        for dealt in results.grid["partitions"]
+        for dealt in by_class
     )
     return Section("partition", "Partition", figures=tuple(figures), tables=tables)
 

@@ -8,23 +8,24 @@ from matplotlib.ticker import NullFormatter
 
 from fedsofim.core.budget import in_words
 from fedsofim.experiments.report.accuracy import at
-from fedsofim.experiments.report.results import Results, distinct
+from fedsofim.experiments.report.results import Results, Scale, distinct
 from fedsofim.experiments.report.table import Table
-from fedsofim.simulation.figures import draw_curves, drawing, looks
+from fedsofim.simulation import figures
+from fedsofim.simulation.figures import draw_curves, drawing, looks, mark_baseline
 
 Place = tuple[str, str]
 WIDTH, HEIGHT = 4.8, 3.2  # inches: one size and font for all, readable at the width of a phone
 
 
 def convergence(results: Results, place: Place, path: Path) -> None:
-    """Accuracy over rounds, one panel per budget, mean with a band of one std over seeds."""
-    epsilons = results.epsilons
+    """Accuracy, or RMSE, over rounds, one panel per budget, mean with a band of one std over seeds."""
+    epsilons, scale = results.epsilons, scale_of(results, place)
     look = looks(results.methods)
     with drawing(path, (WIDTH, 2.3 * len(epsilons) + 0.8)) as figure:
         panels = figure.subplots(len(epsilons), 1, squeeze=False)
         for axes, epsilon in zip(panels.flat, epsilons, strict=False):
             series = {m: [r.trace for r in results.select(place, m, epsilon)] for m in results.methods}
-            draw_curves(axes, {m: traces for m, traces in series.items() if traces}, look)
+            draw_curves(axes, {m: traces for m, traces in series.items() if traces}, look, scale)
             axes.set_title(f"ε = {in_words(epsilon)}")
         _legend_below(figure, panels.flat[0])
 
@@ -47,7 +48,7 @@ def privacy_utility(results: Results, place: Place, path: Path) -> None:
         axes.set_xticks(finite, [f"{e:g}" for e in finite])
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set_xlabel("ε of the budget")
-        axes.set_ylabel(f"test accuracy after round {results.rounds} (%)")
+        _name_axis(axes, results, place)
         _legend_below(figure, axes)
 
 
@@ -67,10 +68,12 @@ def bars(results: Results, place: Place, path: Path) -> None:
             axes.bar(k + (i - (len(results.methods) - 1) / 2) * width, mean, width, yerr=std, color=look[method].colour,
                      edgecolor="white", hatch=hatches[i % len(hatches)], capsize=2, label=method)  # fmt: skip
             lows.append(float((mean - std).min()))
-        bottom = min(lows) - 5 if min(lows) > 30 else 0.0  # cut the axis only where all bars are long
+        percent = Scale.of(results, place[0]).metric == "accuracy"
+        bottom = min(lows) - 5 if percent and min(lows) > 30 else 0.0  # cut the axis only where all bars are long
         axes.set_ylim(bottom=bottom)
         axes.set_xticks(range(len(results.epsilons)), [f"ε = {in_words(e)}" for e in results.epsilons])
-        axes.set_ylabel("test accuracy (%)" + ("; the axis does not start at 0" if bottom else ""))
+        axes.set_ylabel(scale_of(results, place).said + ("; the axis does not start at 0" if bottom else ""))
+        mark_baseline(axes, scale_of(results, place)._replace(baseline=_unless_below(results, place, bottom)))
         axes.grid(axis="x", visible=False)
         _legend_below(figure, axes)
 
@@ -91,7 +94,7 @@ def rho_curve(results: Results, place: Place, path: Path) -> None:
                           markersize=5, capsize=2, label=name)  # fmt: skip
         axes.set_xscale("log")
         axes.set_xlabel("rho")
-        axes.set_ylabel(f"test accuracy after round {results.rounds} (%)")
+        _name_axis(axes, results, place)
         axes.legend()
 
 
@@ -137,6 +140,25 @@ def rounds_bars(results: Results, table: Table, path: Path) -> None:
             axes.set_title(f"ε = {in_words(epsilon)}")
             axes.grid(axis="y", visible=False)
             axes.invert_yaxis()
+
+
+def scale_of(results: Results, place: Place) -> figures.Scale:
+    """What an axis of this data is of, and where a constant answer is on it."""
+    return figures.Scale(results.task(place[0]).metric, results.baseline(place[0]))
+
+
+def _name_axis(axes: Any, results: Results, place: Place) -> None:
+    """The task's one number after the last round, and a constant answer's."""
+    scale = Scale.of(results, place[0])
+    unit = " (%)" if scale.higher else " (lower is better)"
+    axes.set_ylabel(f"{scale.axis} after round {results.rounds}{unit}")
+    mark_baseline(axes, scale_of(results, place))
+
+
+def _unless_below(results: Results, place: Place, bottom: float) -> float | None:
+    """A constant answer's number, where the axis reaches down to it."""
+    base = results.baseline(place[0])
+    return base if base > bottom else None
 
 
 def _legend_below(figure: Any, axes: Any) -> None:

@@ -125,9 +125,8 @@ def _mcnemar(results: Results, rows: list[Row]) -> Iterable[Table]:
             ours = {r.seed: r for r in results.select(place, "DP-FedSOFIM", epsilon) if _plain(r)}
             others = {r.seed: r for r in results.select(place, row["baseline"], epsilon)}
             labels = results.labels(place[0])
-            tests = [
-                paired(ours[s].predictions, others[s].predictions, labels) for s in sorted(ours.keys() & others.keys())
-            ]
+            both = [(ours[s].predictions, others[s].predictions) for s in sorted(ours.keys() & others.keys())]
+            tests = [paired(a, b, labels) for a, b in both if a is not None and b is not None]
             if tests:
                 names = {"first": "sofim", "second": "baseline", "none": "none"}
                 found = [names[t.direction()] for t in tests]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedsofim.errors import InputError
 from fedsofim.experiments.journal import GRID, from_text, read_runs
 from fedsofim.files import write_text
 from fedsofim.simulation.simulator import Trace
+from fedsofim.tasks import Task, task_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +31,19 @@ class Result:
     settings: dict[str, Any]
     factory: str
     trace: Trace
-    predictions: np.ndarray
+    predictions: np.ndarray | None  # classes by number; None where records have none
     privacy: dict[str, Any]
     finite: bool
     seconds: float
     environment: dict[str, Any]
     used: dict[str, Any]  # the settings as they were used, the recipe's among them
     code: dict[str, str]  # digests of the code that made it; empty: from before that was written down
+    metrics: dict[str, Any]  # every measure, recall, groups; empty: from before, or the run overflowed
 
     @property
     def final(self) -> float:
-        return float(self.trace.accuracy[-1])
+        """The task's one number after the last round."""
+        return float(self.trace.score[-1])
 
     @property
     def spent(self) -> float:
@@ -51,9 +55,10 @@ class Result:
         return str(self.privacy.get("note", ""))
 
     def at(self, round_: int) -> float | None:
-        """Accuracy after a round, None where it was not measured. A run that ended before stays as it ended."""
+        """The task's one number after a round, None where it was not measured. A run that ended before stays as it
+        ended."""
         where = np.flatnonzero(self.trace.rounds == min(round_, int(self.trace.rounds[-1])))
-        return float(self.trace.accuracy[where[0]]) if len(where) else None
+        return float(self.trace.score[where[0]]) if len(where) else None
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,15 @@ class Results:
             if (r.dataset, r.partition) == place and method in (None, r.method) and epsilon in (None, r.epsilon)
         ]
 
+    def task(self, dataset: str) -> Task:
+        """Older grids are of classes."""
+        return task_of(self.grid.get("tasks", {}).get(dataset))
+
+    def tested(self, dataset: str) -> int:
+        """How many test records there are."""
+        found = self.grid.get("tested", {}).get(dataset)
+        return len(self.labels(dataset)) if found is None else int(found)
+
     def labels(self, dataset: str) -> np.ndarray:
         return from_text(self.grid["labels"][dataset])
 
@@ -129,10 +143,64 @@ class Results:
         found = self.grid.get("groups", {}).get(dataset, {})
         return {c: np.array(g["values"])[from_text(g["codes"])] for c, g in found.items()}
 
+    def baseline(self, dataset: str) -> float:
+        """The task's one number of a constant answer: the commonest class, or the mean, of the test records."""
+        task = self.task(dataset)
+        known = self.grid.get("baselines", {}).get(dataset, {})
+        return self.majority(dataset) if task.by_class else float(known[task.metric])
+
+    def baselines(self, dataset: str) -> dict[str, float | None]:
+        """Every measure of a constant answer; empty of older grids."""
+        return self.grid.get("baselines", {}).get(dataset, {})
+
     def majority(self, dataset: str) -> float:
         """Accuracy in percent of whoever always says the commonest class: the baseline of every number."""
         counts = [np.sum(d["counts"], axis=0) for d in self.grid["partitions"] if d["dataset"] == dataset]
         return 100 * float(np.mean(self.labels(dataset) == int(np.argmax(counts[0]))))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a dataset's numbers are told: accuracy in percent, or an RMSE, of which less is better."""
+
+    metric: str
+    higher: bool
+    digits: int
+    baseline: float
+
+    @staticmethod
+    def of(results: Results, dataset: str) -> "Scale":
+        task, base = results.task(dataset), results.baseline(dataset)
+        digits = 2 if task.metric == "accuracy" else max(2, 3 - math.floor(math.log10(max(base, 1e-9))))
+        return Scale(task.metric, task.higher, digits, base)
+
+    @property
+    def name(self) -> str:
+        return "accuracy" if self.metric == "accuracy" else "RMSE"
+
+    @property
+    def axis(self) -> str:
+        """As an axis is labelled."""
+        return "test accuracy" if self.metric == "accuracy" else "test RMSE"
+
+    @property
+    def unit(self) -> str:
+        return " %" if self.metric == "accuracy" else ""
+
+    @property
+    def sign(self) -> int:
+        """Times a difference, so that more is better."""
+        return 1 if self.higher else -1
+
+    def said(self, value: float) -> str:
+        return f"{value:.{self.digits}f}{self.unit}"
+
+    @property
+    def alone(self) -> str:
+        """The constant answer, in a sentence."""
+        if self.metric == "accuracy":
+            return f"Whoever always says the commonest class is right for {self.baseline:.2f} %."
+        return f"Whoever always says the test records' mean has an RMSE of {self.said(self.baseline)}."
 
 
 def read_results(folder: Path) -> Results:
@@ -155,9 +223,9 @@ def _grid(path: Path) -> dict[str, Any]:
 
 
 def _result(run: dict[str, Any]) -> Result:
-    accuracy = np.array(run["accuracy"])
+    score = np.array([np.nan if v is None else v for v in run[run.get("metric", "accuracy")]], float)
     loss = np.array([np.nan if v is None else v for v in run["loss"]], float)
-    trace = Trace(np.arange(1, len(accuracy) + 1), accuracy, loss)
+    trace = Trace(np.arange(1, len(score) + 1), score, loss)
     same = ("dataset", "partition", "seed", "settings", "privacy", "finite", "seconds", "environment")
     return Result(
         **{key: run[key] for key in same},
@@ -165,7 +233,8 @@ def _result(run: dict[str, Any]) -> Result:
         factory=run["method"],
         epsilon=epsilon_stated(run["epsilon"]),
         trace=trace,
-        predictions=from_text(run["predictions"]),
+        predictions=None if run["predictions"] is None else from_text(run["predictions"]),
+        metrics=run.get("metrics") or {},
         used=run.get("used", run["settings"]),
         code=run.get("code", {}),
     )
@@ -175,9 +244,12 @@ def write_rows(results: Results, path: Path) -> None:
     """Every measured round as CSV, for other tools."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["dataset", "partition", "method", "epsilon", "epsilon_spent", "seed", "round", "accuracy", "loss"])
+    kinds = {results.task(dataset).metric for dataset, _ in results.places}
+    score = kinds.pop() if len(kinds) == 1 else "score"
+    writer.writerow(["dataset", "partition", "method", "epsilon", "epsilon_spent", "seed", "round", score, "loss"])
     for r in results.runs:
-        for t, accuracy, loss in zip(*r.trace, strict=True):
+        digits = Scale.of(results, r.dataset).digits
+        for t, value, loss in zip(*r.trace, strict=True):
             writer.writerow(
                 [
                     r.dataset,
@@ -187,7 +259,7 @@ def write_rows(results: Results, path: Path) -> None:
                     in_words(r.spent),
                     r.seed,
                     t,
-                    f"{accuracy:.2f}",
+                    f"{value:.{digits}f}",
                     f"{loss:.4f}",
                 ]
             )

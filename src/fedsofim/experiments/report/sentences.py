@@ -6,7 +6,7 @@ import numpy as np
 
 from fedsofim.core.budget import in_words
 from fedsofim.experiments.report.accuracy import at, within_budget
-from fedsofim.experiments.report.results import Result, Results
+from fedsofim.experiments.report.results import Result, Results, Scale
 from fedsofim.experiments.report.served import mean_recall
 from fedsofim.experiments.report.statistics import interval
 
@@ -20,13 +20,18 @@ def in_sentences(results: Results) -> list[str]:
 
 def _data(results: Results) -> Iterator[str]:
     for dealt in results.grid["partitions"]:
-        counts = np.array(dealt["counts"])
-        sizes = counts.sum(axis=1)
+        counts, name = np.array(dealt["counts"]), dealt["dataset"]
+        sizes, scale, task = counts.sum(axis=1), Scale.of(results, name), results.task(name)
+        if task.metric == "accuracy":
+            of_what = "of them" if task.by_class else "of their labels"
+            base = f"The commonest class alone is right for {scale.baseline:.1f} % {of_what}."
+        else:
+            base = f"The test records' mean alone has an RMSE of {scale.said(scale.baseline)}."
+        what = f"{counts.shape[1]} classes" if task.by_class else str(task)
         yield (
-            f"Data: {dealt['dataset']}, {sizes.sum():,} training records of {counts.shape[1]} classes at {len(sizes)} "
+            f"Data: {name}, {sizes.sum():,} training records of {what} at {len(sizes)} "
             f"clients ({dealt['partition']}; {sizes.min():,} to {sizes.max():,} records each), "
-            f"{len(results.labels(dealt['dataset'])):,} test records. The commonest class alone is right for "
-            f"{results.majority(dealt['dataset']):.1f} % of them."
+            f"{results.tested(name):,} test records. {base}"
         )
 
 
@@ -45,26 +50,36 @@ def _winners(results: Results) -> Iterator[str]:
             block = {m: runs for m in results.methods if (runs := results.select(place, m, epsilon))}
             honest = {m: runs for m, runs in block.items() if within_budget(runs)}
             if len(honest) > 1:
-                yield f"{place[0]}, {place[1]}, ε = {in_words(epsilon)}: {winner(honest, results.rounds)}"
+                told = winner(honest, results.rounds, Scale.of(results, place[0]))
+                yield f"{place[0]}, {place[1]}, ε = {in_words(epsilon)}: {told}"
 
 
-def winner(block: dict[str, list[Result]], rounds: int) -> str:
+def winner(block: dict[str, list[Result]], rounds: int, scale: Scale) -> str:
     """Who is first, by how much, and whether the seeds let one say so."""
-    order = sorted(block, key=lambda m: at(block[m], rounds)[0], reverse=True)
+    order = sorted(block, key=lambda m: scale.sign * at(block[m], rounds)[0], reverse=True)
     first, second = order[:2]
     a, b = ({r.seed: r.final for r in block[m]} for m in (first, second))
     gaps = [a[s] - b[s] for s in sorted(a.keys() & b.keys())]
-    reached = f"{first} reaches {at(block[first], rounds)[0]:.2f} %, {second} {at(block[second], rounds)[0]:.2f} %"
-    found = interval(gaps)
+    beaten = scale.sign * (at(block[first], rounds)[0] - scale.baseline) > 0
+    beside = "" if beaten else f", and a constant answer {scale.said(scale.baseline)}"
+    scores = [scale.said(at(block[m], rounds)[0]) for m in (first, second)]
+    reached = f"{first} reaches {'' if scale.higher else 'an RMSE of '}{scores[0]}, {second} {scores[1]}{beside}"
+    found, points = interval(gaps), " points" if scale.higher else ""
+    signed = f"+.{scale.digits}f"
     if found is None:
-        return f"{reached}: {np.mean(gaps or [0.0]):+.2f} points, from one seed, so nothing can be said about chance."
-    said = f"{np.mean(gaps):+.2f} points (95 %: {found[0]:+.2f} to {found[1]:+.2f} over {len(gaps)} seeds)"
-    return f"{reached}: {said}, {'more than chance' if found[0] > 0 else 'which may be chance'}."
+        mean = np.mean(gaps or [0.0])
+        return f"{reached}: {mean:{signed}}{points}, from one seed, so nothing can be said about chance."
+    ends = f"95 %: {found[0]:{signed}} to {found[1]:{signed}} over {len(gaps)} seeds"
+    sure = found[0] > 0 if scale.higher else found[1] < 0
+    said = f"{np.mean(gaps):{signed}}{points} ({ends})"
+    return f"{reached}: {said}, {'more than chance' if sure else 'which may be chance'}."
 
 
 def _least_served(results: Results) -> Iterator[str]:
     """How far the worst class is behind, at the smallest and at the largest budget."""
     for place in results.places:
+        if not results.task(place[0]).by_class:
+            continue
         told = []
         for epsilon in dict.fromkeys((results.epsilons[0], results.epsilons[-1])):
             gaps = {}

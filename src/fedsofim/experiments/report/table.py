@@ -121,9 +121,10 @@ def budget_cell(epsilon: float, digits: int = 6) -> Cell:
     return Cell(f"{epsilon:.{digits}g}" if math.isfinite(epsilon) else WITHOUT, epsilon)
 
 
-def spread(mean: float, std: float | None, bold: bool = False) -> Cell:
+def spread(mean: float, std: float | None, bold: bool = False, digits: int = 2) -> Cell:
     """mean ± std; without a spread where there was one run only."""
-    return Cell(f"{mean:.2f}" if std is None else f"{mean:.2f} ± {std:.2f}", mean, bold)
+    said = f"{mean:.{digits}f}"
+    return Cell(said if std is None else f"{said} ± {std:.{digits}f}", mean, bold)
 
 
 def _line(cells) -> str:

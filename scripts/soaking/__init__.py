@@ -1,0 +1,1 @@
+"""A federation of real processes under faults, for `scripts/soak.py`."""

@@ -1,0 +1,27 @@
+"""Options for whom a run protects and who takes part in it."""
+
+from dataclasses import dataclass
+from typing import Annotated, cast
+
+import typer
+
+from fedsofim.data.partition import Split
+from fedsofim.protection import Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhomOptions:
+    unit: Annotated[
+        str, typer.Option(help="Whom epsilon protects: a record, a person (the schema's column), a whole client.")
+    ] = "record"
+    records_per_person: Annotated[
+        int | None, typer.Option(show_default="all", help="Of a person with more records the first so many count.")
+    ] = None
+    participants: Annotated[
+        int | None, typer.Option(show_default="all", help="Clients that take part in a round, in turn.")
+    ] = None
+    batch_rate: Annotated[float, typer.Option(help="Part of the records in a gradient, drawn in secret.")] = 1.0
+
+    def protecting(self, dealt: Split) -> Split:
+        """The split with the unit that was asked for."""
+        return dealt.protecting(cast(Unit, self.unit), self.records_per_person)

@@ -1,0 +1,72 @@
+"""What is asked of a plan, checked before anything is read: an error says what was wrong and what is expected."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+from fedsofim.core.budget import Budget
+from fedsofim.core.method import Method
+from fedsofim.core.participation import check_participants
+from fedsofim.core.pooled import can_pool
+from fedsofim.core.site import check_clip, check_sample
+from fedsofim.errors import InputError, Refused, expect_whole, is_whole, one_of
+from fedsofim.protection import check_unit
+
+Trust = Literal["local", "secure-sum"]
+Weights = Literal["uniform", "size"]
+
+
+def check_run(sizes: Sequence[int], rounds: int, clip: float, batch_rate: float) -> None:
+    expect_whole("rounds", rounds, 1)
+    check_clip(clip)
+    check_sample("batch_rate", batch_rate)
+    if len(sizes) == 0 or not all(is_whole(s) and s >= 1 for s in sizes):
+        raise InputError(f"client sizes are {list(sizes)}; expected at least one client with at least one record each")
+
+
+def check_trust(
+    method: Method, clients: int, trust: str, weights: str, min_clients: int | None, participants: int | None
+) -> None:
+    """Who sees what, and with whom a sum can go on."""
+    one_of("trust", trust, get_args(Trust))
+    one_of("weights", weights, get_args(Weights))
+    check_participants(participants, clients)
+    if min_clients is None:
+        return
+    expect_whole("min_clients", min_clients, 1)
+    if trust != "secure-sum":
+        raise InputError("min_clients is for secure sums: under local trust each client's noise is all its own")
+    if participants is not None:
+        raise InputError("min_clients and participants: a sum that can do without some is one of all; give one of them")
+    if not clients < 2 * min_clients <= 2 * clients:  # or two sums over clients of one round could differ
+        raise InputError(
+            f"min-clients is {min_clients}; a secure sum of {clients} clients needs more than half of them, "
+            f"{clients // 2 + 1} to {clients}"
+        )
+
+
+def check_units(method: Method, unit: str, places: int | None, trust: str) -> None:
+    """Can so much be protected as one?"""
+    check_unit(unit)
+    if (places is None) != (unit == "record"):
+        raise InputError(f"the unit is a {unit} and its places are {places!r}; expected a number unless it is a record")
+    if places is not None:
+        expect_whole("places", places, 1)
+    if unit == "client" and (trust != "secure-sum" or not can_pool(method) or method.setup is not None):
+        raise Refused(
+            f"{method.name} under trust '{trust}' cannot protect whole clients: each would have to hide its own upload "
+            "in noise for all of it. Use trust 'secure-sum' and a method of one gradient a round (fedgd, fedadam, "
+            "fedyogi, fedsofim), or protect persons"
+        )
+
+
+def check_budget(budget: Any) -> None:
+    if not isinstance(budget, Budget):
+        raise InputError(
+            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
+        )
+
+
+def check_noise(budget: Any, multiplier: float | None) -> None:
+    check_budget(budget)
+    if multiplier is not None and not budget.private:
+        raise InputError(f"a noise multiplier of {multiplier!r} and {budget} contradict each other; give one of them")

@@ -1,0 +1,113 @@
+"""A node's records, from the file people have: a table (.csv, .tsv, .parquet) by its public schema, or arrays (.npz).
+
+What is wrong with a file is for its operator's eyes only, and never told to a server. Not even the node's log quotes a
+cell: a problem's text says which file, its `details` say everything at once, with row and column, and `fedsofim node
+check` shows those.
+"""
+
+import hashlib
+import warnings
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from fedsofim.core.phase import Phase
+from fedsofim.data.cells import TABLES
+from fedsofim.data.columns import feature_names
+from fedsofim.data.npz import read_arrays
+from fedsofim.data.schema import Schema
+from fedsofim.data.tables import is_table, read_table
+from fedsofim.deploy.policy import Policy
+from fedsofim.errors import DataWarning, InputError
+
+
+class DataProblem(InputError):
+    """Something about the records themselves: never told to the server. `details` may quote cells."""
+
+    def __init__(self, text: str, details: str = "") -> None:
+        super().__init__(text)
+        self.details = details or text
+
+
+class Data(NamedTuple):
+    """Records as programs take them; `remarks` are what their operator should know of how they were read."""
+
+    x: np.ndarray
+    y: np.ndarray
+    fingerprint: str  # of all of them, held-out ones too
+    remarks: tuple[str, ...] = ()
+    held_out: tuple[np.ndarray, np.ndarray] | None = None  # (x, y) that no round sees: for counting right answers
+
+    def seen_in(self, phase: Phase) -> tuple[np.ndarray, np.ndarray]:
+        """(x, y) that a phase is about."""
+        held = phase is Phase.EVALUATION and self.held_out is not None
+        return self.held_out if held else (self.x, self.y)  # type: ignore[return-value]
+
+
+def read_data(policy: Policy) -> Data:
+    """The node's records, checked, with those it holds out."""
+    found = _read(policy, policy.data, "data")
+    if policy.test is None:
+        return found
+    held = _read(policy, policy.test, "test")
+    if held.x.shape[1] != found.x.shape[1]:
+        raise DataProblem(f"{policy.test}: {held.x.shape[1]} features; expected {found.x.shape[1]}, as in the data")
+    both = hashlib.sha256((found.fingerprint + held.fingerprint).encode()).hexdigest()
+    return found._replace(fingerprint=both, remarks=found.remarks + held.remarks, held_out=(held.x, held.y))
+
+
+def _read(policy: Policy, path: Path, key: str) -> Data:
+    if not path.is_file():
+        raise DataProblem(f"{path}: there is no such file; put the records there, or change {key} in the policy")
+    try:
+        if is_table(path):
+            return _of_table(path, policy.schema, _signature(path))
+        if path.suffix.lower() == ".npz":
+            return _of_arrays(path, policy)
+    except DataProblem:
+        raise
+    except (InputError, OSError) as error:
+        raise DataProblem(f"{path}: the table cannot be used; `fedsofim node check` says why", str(error)) from None
+    raise DataProblem(f"{path}: cannot read files of kind '{path.suffix}'; expected .npz, {', '.join(TABLES)}")
+
+
+@lru_cache(maxsize=4)  # a node's process answers many requests about one file; its signature says whether it changed
+def _of_table(path: Path, schema: Schema | None, signature: tuple[int, ...]) -> Data:
+    if schema is None:
+        raise DataProblem(
+            f"{path}: a table needs its public schema; draft one with: fedsofim schema {path.name} > schema.toml, "
+            'complete it, and say schema = "schema.toml" in [node] of the policy'
+        )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", DataWarning)
+        rows = read_table(path, schema=schema)
+    remarks = tuple(str(w.message) for w in said if issubclass(w.category, DataWarning))
+    return _data(rows.x, rows.y.astype(np.int32), remarks)
+
+
+def _of_arrays(path: Path, policy: Policy) -> Data:
+    try:
+        found = read_arrays(path)
+        x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])
+    except (InputError, KeyError, ValueError):  # whose texts may quote a record
+        raise DataProblem(f"{path}: expected a readable .npz file with arrays of numbers x and y") from None
+    if x.ndim != 2 or y.shape != (len(x),) or len(x) == 0 or not np.issubdtype(y.dtype, np.integer):
+        form = f"x is {x.shape}, y is {y.dtype}{y.shape}"
+        raise DataProblem(f"{path}: {form}; expected x (records x features) and one whole label for each record")
+    if policy.schema is not None and x.shape[1] != (wide := len(feature_names(policy.schema))):
+        raise DataProblem(f"{path}: x has {x.shape[1]} features; expected the {wide} that the schema makes")
+    if outside := int(np.sum((y < 0) | (y >= policy.classes))):
+        raise DataProblem(f"{path}: {outside} labels lie outside 0..{policy.classes - 1}")
+    return _data(x, y.astype(np.int32))
+
+
+def _data(x: np.ndarray, y: np.ndarray, remarks: tuple[str, ...] = ()) -> Data:
+    x = np.ascontiguousarray(x)
+    return Data(x, y, hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest(), remarks)
+
+
+def _signature(path: Path) -> tuple[int, ...]:
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size

@@ -1,0 +1,31 @@
+"""The threats page: whatever it says holds has tests, and every test that it names is there."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ABOVE, BELOW = (ROOT / "docs" / "threats.md").read_text().split("## Which tests say so")
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines[1:]]
+
+
+HOLDS = [tries for _, tries, holds, *_ in rows(ABOVE) if holds]
+NAMED = {tries: re.findall(r"`(test_\w+)`", tests) for tries, tests in rows(BELOW)}
+
+
+def test_every_line_that_holds_names_its_tests_and_no_other_line_does():
+    assert len(HOLDS) > 15 and list(NAMED) == HOLDS
+    assert all(NAMED.values())
+
+
+def test_every_test_that_is_named_is_there():
+    """Of that very name, in one file or more."""
+    there = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+    assert {name for names in NAMED.values() for name in names} - there == set()
