@@ -15,7 +15,7 @@ from fedsofim.core.method import Method
 from fedsofim.core.models import Model, evaluate
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
-from fedsofim.core.pooled import noise_gain, pool
+from fedsofim.core.pooled import noise_gain, pool, whose
 from fedsofim.core.records import Records, in_blocks
 from fedsofim.core.round import Rules, ask_each, federated_round
 from fedsofim.data.partition import Split
@@ -138,13 +138,15 @@ def cohort_of(plan: Plan, split: Split, key: jax.Array, pooled: bool, laid: Reco
     stds = plan.stds_by_site(Phase.ROUND)
     if len(plan.members) > 1:
         return in_groups(plan, split, key, pooled)
+    laid = layout(plan, split, pooled) if laid is None else laid
     return Cohort(
-        records=layout(plan, split, pooled) if laid is None else laid,
-        sizes=_float32([1.0] if pooled else plan.sizes),
+        records=laid,
+        sizes=_float32(plan.attendance * np.asarray([1.0] if pooled else plan.sizes)),  # in expectation
         weights=_float32(plan.client_weights),
         stds=_float32(stds * plan.noise_gain if pooled else stds),
         noise_std=_float32(plan.noise_std),
         key=key,
+        whose=jax.device_put(whose(plan.sizes, laid)) if pooled and plan.attendance < 1 else None,
     )
 
 

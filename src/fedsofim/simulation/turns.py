@@ -30,7 +30,7 @@ def in_groups(plan: Plan, split: Split, key: jax.Array, pooled: bool) -> Cohort:
         sizes=_device([[1.0]] * len(gains) if pooled else [_filled(s, most, 1.0) for s in sizes]),
         weights=_device([_filled(w, most, 0.0) for w in plan.group_weights]),
         stds=_device([stds * g for g in gains]),
-        noise_std=_device([plan.sum_std * g / plan.batch_rate for g in plan.group_gains]),
+        noise_std=_device([plan.sum_std * g / plan.expected for g in plan.group_gains]),
         key=key,
     )
 
