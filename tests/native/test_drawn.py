@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from test_sums import in_doubles, needs_compiler, problem
 
 from fedsofim.core.clipping import guarded
 from fedsofim.native.sums import GROUP, fused_sums, reach_of
+from softmax_sums import in_doubles, needs_compiler, problem
 
 pytestmark = pytest.mark.optimised
 
