@@ -52,6 +52,7 @@ def test_the_cost_is_the_most_that_a_client_asked_every_so_many_rounds_can_move(
     assert mechanism.cost(math.ceil(rounds / gap)) == pytest.approx(worst, rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rounds, gap", LAYOUTS[:2])
 def test_what_is_drawn_has_the_covariance_that_is_priced(rounds: int, gap: int):
     """C·z is white: 20,000 numbers tell each entry of its covariance to 1 %."""
@@ -79,6 +80,7 @@ def test_it_has_less_noise_in_running_sums_than_independent_draws_and_trees_at_o
     assert banded < 0.4 * Independent().cost(often) <= 0.4 * tree / 0.9
 
 
+@pytest.mark.slow
 def test_the_simulator_takes_noise_back_over_groups():
     """Records say nothing about the features' rows, so these are the running sum of the noise: of the std priced."""
     rounds, data = 12, silent((5, 6, 7, 8), 2000)

@@ -64,6 +64,7 @@ def test_records_of_clients_by_chance_are_priced_with_presence_seen():
     assert plan.epsilon == pytest.approx(epsilon_of_attended(0.0, Attended(mu, 0.25, 12), plan.delta), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_whole_clients_by_chance_are_sampled_units_and_an_independent_accountant_agrees():
     split = make_toy(SIZES).protecting("client", most=50)
     plan = plan_for(split, make("fedgd"), Budget(3.0), 12, client_rate=0.25, trust="secure-sum")
@@ -80,6 +81,7 @@ def moved(split: Any, rounds: int = 1, seed: int = 0, **how: Any) -> np.ndarray:
     return np.asarray(simulate(plan, split, seed)[0] - start_parameters(plan, split, keys(seed)[0]))
 
 
+@pytest.mark.slow
 def test_a_client_is_there_whole_or_not_at_all_and_the_mean_is_right_in_expectation():
     """Clients of one record, each with a feature of its own and 3 copies of it: its row moves, or does not."""
     n, rate = 200, 0.3
@@ -91,6 +93,7 @@ def test_a_client_is_there_whole_or_not_at_all_and_the_mean_is_right_in_expectat
     np.testing.assert_allclose(some[there], full[there] / rate, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_who_is_there_is_drawn_anew_in_every_round():
     n = 200
     split = silent((2,) * n, n)
@@ -99,6 +102,7 @@ def test_who_is_there_is_drawn_anew_in_every_round():
     assert np.all(twice[once]) and 0.65 < twice.mean() < 0.85
 
 
+@pytest.mark.slow
 def test_the_absent_send_their_noise():
     """Noise does not depend on who is there: it is that of all, over the expected weight."""
     split = silent((5, 6, 7, 8), 2000)
@@ -108,6 +112,7 @@ def test_the_absent_send_their_noise():
     assert plan.noise_std == pytest.approx(plan.sum_std / (4 * 5) / 0.01)
 
 
+@pytest.mark.slow
 def test_asking_each_is_asking_all_in_one_call():
     split = make_toy(SIZES)
     plan = plan_for(split, make("fedgd"), NO_PRIVACY, 3, client_rate=0.5, trust="secure-sum", clip=2.0)
