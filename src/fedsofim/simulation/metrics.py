@@ -95,7 +95,7 @@ def metrics_of(data: Dataset, z: np.ndarray, parts: Sequence[np.ndarray] = ()) -
         groups={name: by_group(values, *judged(task, said, data.y_test)) for name, values in data.groups.items()},
         recall=dict(zip(data.class_names, recall, strict=False)),
         confusion=found,
-        clients=() if found is None else _expected(found, data, parts),
+        clients=_expected(found, data, parts) if found is not None and parts else (),
     )
 
 
@@ -127,6 +127,6 @@ def _expected(found: np.ndarray, data: Dataset, parts: Sequence[np.ndarray]) -> 
     by_class = np.array([np.nan if r is None else r for r in recalls(found)])
     known, clients = np.isfinite(by_class), len(parts)
     whose = np.repeat(np.arange(clients), [len(rows) for rows in parts])
-    labels = data.y_train[np.concatenate(parts)] if clients else np.zeros(0, np.int64)
-    counts = np.bincount(whose * data.classes + labels, minlength=clients * data.classes).reshape(clients, -1)[:, known]
+    cells = whose * data.classes + data.y_train[np.concatenate(parts)]
+    counts = np.bincount(cells, minlength=clients * data.classes).reshape(clients, -1)[:, known]
     return tuple((counts @ by_class[known] / np.maximum(counts.sum(axis=1), 1e-12)).tolist())
