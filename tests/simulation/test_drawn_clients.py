@@ -129,8 +129,9 @@ def test_asking_each_is_asking_all_in_one_call():
     ],
 )
 def test_what_cannot_be_hidden_or_priced_is_refused(name: str, how: Any, why: str):
+    given: dict[str, Any] = {"client_rate": 0.5, "trust": "secure-sum", **how}
     with pytest.raises(Refused, match=why):
-        plan_for(make_toy(SIZES), make(name), Budget(3.0), 4, **{"client_rate": 0.5, "trust": "secure-sum", **how})
+        plan_for(make_toy(SIZES), make(name), Budget(3.0), 4, **given)
 
 
 @pytest.mark.parametrize("how", [{"participants": 2}, {"batch_rate": 0.5}, {"min_clients": 4}])

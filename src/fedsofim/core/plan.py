@@ -257,11 +257,11 @@ def make_plan(
     sizes, steps = tuple(int(s) for s in sizes), tuple(preparation)
     both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task}
     attendance = attendance_of(sizes, client_rate)
-    rates = {"batch_rate": float(batch_rate * client_rate / attendance), "attendance": attendance}
     groups = groups_of_clients(participants, len(sizes))
     public = Public(
         shape=shape, blocks=block_shape(sizes), clients=len(sizes), groups=groups, places=places,
-        asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation, **both, **rates,
+        asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation,
+        batch_rate=float(batch_rate * client_rate / attendance), attendance=attendance, **both,
     )  # fmt: skip
     programs = read_programs(method, model, steps, public)
     check_noise_of_all(method, programs[Phase.ROUND], trust)

@@ -71,12 +71,14 @@ def whoms_of(table: Mapping[str, Any]) -> tuple[Whom, ...]:
 
 def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """TOML writes 1 where 1.0 is meant, and says of all clients or all records nothing, or "all"."""
-    found = {k: None if v == "all" and k in ("participants", "records_per_person") else v for k, v in chosen.items()}
+    found: dict[str, Any] = {
+        k: None if v == "all" and k in ("participants", "records_per_person") else v for k, v in chosen.items()
+    }
     for key in RATES:
         rate = found.get(key, 1.0)
         if isinstance(rate, bool) or not isinstance(rate, int | float):
             raise InputError(f"{key} is {rate!r}; expected a probability")
-    return found | {key: float(found[key]) for key in RATES if key in found}
+    return {k: float(v) if k in RATES else v for k, v in found.items()}
 
 
 def labelled(label: str, whom: Whom, others: Sequence[Whom]) -> str:

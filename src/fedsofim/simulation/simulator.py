@@ -213,7 +213,7 @@ def ask_once(plan: Plan, phase: Phase, split: Split, params: Any, key: jax.Array
     """
     program, key = plan.programs[phase], jax.random.fold_in(key, len(plan.sizes) + _STREAM[phase])
     share = plan.gain(phase) / noise_gain(plan.factors, shared=False)
-    fixed = {"stds": _float32(plan.stds_by_site(phase) * share), "noise_std": _float32(plan.noise_std)}
+    fixed: dict[str, Any] = {"stds": _float32(plan.stds_by_site(phase) * share), "noise_std": _float32(plan.noise_std)}
     numbers = sum(math.prod(s.shape) for s in jax.tree.leaves(upload_shapes(program)))
     pieces = in_pieces(split, plan.sizes, plan.client_weights, at_once=max(1, _NUMBERS // numbers))
     if len(pieces) == 1:

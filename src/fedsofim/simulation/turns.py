@@ -51,8 +51,8 @@ def in_pieces(split: Split, sizes: Sequence[int], weights: np.ndarray, at_once: 
         mine = slice(first, first + at_once)
         records = in_blocks(x, y, parts[mine], block)
         missing = blocks - len(records.owner)
-        padded = Records(*(np.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1)) for a in records[:3]),
-                         np.pad(records.owner, (0, missing), mode="edge"))  # fmt: skip
+        features, labels, weight = (np.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1)) for a in records[:3])
+        padded = Records(features, labels, weight, np.pad(records.owner, (0, missing), mode="edge"))
         found.append(
             {
                 "records": jax.device_put(padded),
@@ -63,7 +63,7 @@ def in_pieces(split: Split, sizes: Sequence[int], weights: np.ndarray, at_once: 
     return found
 
 
-def _device(rows: Sequence) -> jax.Array:
+def _device(rows: Any) -> jax.Array:
     return jax.device_put(np.asarray(rows, np.float32))
 
 
