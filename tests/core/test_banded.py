@@ -72,6 +72,13 @@ def test_more_bands_than_the_gap_would_not_be_priced_right():
         mechanism.cost(4)
 
 
+@pytest.mark.parametrize("gap, told", [(4, 0.559), (10, 0.429)])
+def test_the_noise_that_docs_protection_tells(gap: int, told: float):
+    rounds = 80
+    banded, often = Banded(rounds, gap), rounds // gap
+    assert math.sqrt(banded.cost(often) * banded.spread(rounds) / often) == pytest.approx(told, abs=2e-3)
+
+
 def test_it_has_less_noise_in_running_sums_than_independent_draws_and_trees_at_one_budget():
     rounds, gap = 40, 4
     often = rounds // gap
