@@ -1,4 +1,4 @@
-"""Whom a node protects: its policy says it, jobs that protect less are refused, a person's gradients are summed first."""
+"""Whom a node protects: its policy says it, and jobs that protect less are refused."""
 
 import json
 from dataclasses import replace

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedsofim.core.budget import WITHOUT
 from fedsofim.core.budget import in_words as budget_in_words
+from fedsofim.core.gaussian import epsilon_of
 from fedsofim.protection import PROTECTED
 from fedsofim.tasks import LABELS, NUMBERS
 from fedsofim.trained.measures import SAID, in_words
@@ -133,12 +134,20 @@ def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
     if model.schema is not None and model.schema.person is not None and of_records:
         yield (
             f"- Not protected as a whole: a person with several records ('{model.schema.person.name}'); the promise is "
-            "for each record, and grows with their number"
+            f"for each record, and grows with their number{_for_several(privacy)}"
         )
     if model.schema is not None and model.schema.leaks:
         said = [f"{' and '.join(what)} of {column}" for column, what in model.schema.leaks.items()]
         yield f"- Read off the training records, which epsilon does not cover: {_listed(said)}"
     yield "- Not covered: what was tried before this run on the same records, such as a search for settings"
+
+
+def _for_several(privacy: Mapping[str, Any]) -> str:
+    """What the ledger says of a person with some records (core/group.py)."""
+    if privacy.get("mu") is None:
+        return ""
+    found = [f"epsilon {epsilon_of(k * privacy['mu'], privacy['delta']):.3g} with {k}" for k in (2, 5, 10)]
+    return f": {', '.join(found)}"
 
 
 def _public(model: "Trained") -> str:
