@@ -12,7 +12,7 @@ from fedsofim.deploy.wire import Job
 from fedsofim.errors import Refused
 from fedsofim.protection import PROTECTED, UNITS
 
-_NUMBERS = 2**28  # in memory, of records laid out by unit
+_NUMBERS = 2**26  # in memory, of records laid out by unit
 
 
 def check_whom(policy: Policy, job: Job) -> None:

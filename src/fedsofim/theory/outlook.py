@@ -141,7 +141,7 @@ def outlook_of(
     situation: Situation, cells: Sequence[Cell], recipe: str = "auto", model: Model | None = None, unit: Unit = "record"
 ) -> Outlook:
     """What to expect of a situation. Shapes and sizes only. `model`: one that is not the linear one. `unit`: whom
-    epsilon protects; sizes count these. Cells measured the accuracy of the linear model alone, where records are protected."""
+    epsilon protects; sizes count these. Accuracy was measured of the linear model, where records are protected."""
     if not situation.budget.private:
         raise InputError("without privacy there is no noise to plan for; give an epsilon")
     chosen = choose(recipe, situation)
