@@ -21,7 +21,7 @@ from fedsofim.files import write_text
 from fedsofim.protection import PROTECTED, weakest
 
 ACCOUNTING = (
-    "replacing one of whom each statement protects; releases of Gaussian noise on L2-clipped sums compose exactly "
+    "replace-one, of whom each statement protects; releases of Gaussian noise on L2-clipped sums compose exactly "
     "(Gaussian differential privacy, mu² = Σ mu_r²; privacy loss distributions where records were sampled); noise is "
     "drawn exactly on a lattice, its tie probability taken off delta"
 )
