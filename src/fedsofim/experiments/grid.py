@@ -210,7 +210,7 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
                     dataset=data[dataset].name,
                     digest=digest(data[dataset]),
                     partition=partition,
-                    label=labelled(entry.label, whom, e.whoms),
+                    label=labelled(entry.label, whom),
                     method=entry.method,
                     settings=settings[epsilon],
                     epsilon=epsilon,

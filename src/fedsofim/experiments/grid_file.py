@@ -67,7 +67,7 @@ def _usual(reading: Reading) -> dict[str, str]:
 
 
 def _whoms(path: Path, table: dict[str, Any]) -> tuple[Whom, ...]:
-    """unit = ["record", "person"], records_per_person = 10, participants = 5, batch_rate = [1, 0.1]: every combination."""
+    """unit = ["record", "person"], records_per_person = 10, participants = 5, batch_rate = 0.1: every combination."""
     try:
         return whoms_of(table)
     except InputError as error:

@@ -1,7 +1,7 @@
 """Whom a run of a grid protects, who takes part in it, and which records it reads: what is beside the learning."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -81,10 +81,10 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {k: float(v) if k in RATES else v for k, v in found.items()}
 
 
-def labelled(label: str, whom: Whom, others: Sequence[Whom]) -> str:
-    """A line's name in tables: with whom it is about, where a grid has several.
+def labelled(label: str, whom: Whom) -> str:
+    """A line's name in tables, with whom it is about.
 
-    >>> labelled("a", Whom(), [Whom()]), labelled("a", Whom("client"), [Whom(), Whom("client")])
+    >>> labelled("a", Whom()), labelled("a", Whom("client"))
     ('a', 'a, client')
     """
-    return f"{label}, {whom.label}" if len(others) > 1 and whom.label else label
+    return f"{label}, {whom.label}" if whom.label else label
