@@ -22,7 +22,7 @@ OUT = Path(__file__).parents[1] / "docs" / "crowd.json"
 FEDERATIONS = ((1_000, 10), (1_000, 100), (10_000, 100), (100_000, 100), (100_000, 1_000))
 RATES = (1.0, 0.5, 0.3, 0.1, 0.03, 0.01)
 RECORDS, FEATURES, CLASSES = 3, 64, 10  # at a client
-ROUNDS = 200
+ROUNDS, REPEATS = 200, 400
 
 
 def federation(clients: int, participants: int) -> dict[str, Any]:
@@ -69,8 +69,9 @@ def federation(clients: int, participants: int) -> dict[str, Any]:
 
 
 def drawn() -> dict[str, dict[str, float]]:
-    """A round's time at each rate over that of a round that reads all records, by turns."""
-    from clock import Ratio, by_turns, timed
+    """A round's time at each rate over that of a round that reads all records: one of each in turn, often, so that all
+    meet the same load."""
+    from clock import Ratio, Times, seconds
     from ours import round_of
     from problem import BETA, CLIP, LR, RHO, make
 
@@ -81,7 +82,9 @@ def drawn() -> dict[str, dict[str, float]]:
     data = make()
     method = fedsofim(lr=LR, rho=RHO, beta=BETA)
     plans = {rate: plan_for(data, method, Budget(1.0), 70, clip=CLIP, batch_rate=rate) for rate in RATES}
-    times = by_turns({str(rate): timed(round_of(plan, data)) for rate, plan in plans.items()}, turns=8, repeats=20)
+    runs = {str(rate): round_of(plan, data) for rate, plan in plans.items()}
+    taken = [{name: seconds(run) for name, run in runs.items()} for _ in range(REPEATS)][REPEATS // 10 :]
+    times = {name: Times(tuple(turn[name] for turn in taken)) for name in runs}
     ratios = {name: Ratio.of(mine, times["1.0"]) for name, mine in times.items()}
     return {name: {"median": r.median, "minimum": r.minimum} for name, r in ratios.items()}
 

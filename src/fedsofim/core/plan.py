@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.core import accounting
+from fedsofim.core import accounting, plan_checks
 from fedsofim.core.accounting import Charge
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
@@ -22,16 +22,7 @@ from fedsofim.core.method import Method
 from fedsofim.core.models import Model, is_linear
 from fedsofim.core.participation import attendance_of, groups_of_clients, largest_group, members
 from fedsofim.core.phase import Phase
-from fedsofim.core.plan_checks import (
-    Trust,
-    Weights,
-    check_client_rate,
-    check_noise,
-    check_noise_of_all,
-    check_run,
-    check_trust,
-    check_units,
-)
+from fedsofim.core.plan_checks import Trust, Weights, check_noise, check_run, check_trust, check_units
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.preparation import Step, units_of
 from fedsofim.core.programs import Public, check_preparation, made_by_all, read_programs, shape_after
@@ -255,7 +246,7 @@ def make_plan(
     """
     check_run(sizes, rounds, clip, batch_rate)
     check_trust(method, len(sizes), trust, weights, min_clients, participants)
-    check_client_rate(method, client_rate, trust, min_clients, participants, batch_rate)
+    plan_checks.check_client_rate(method, client_rate, trust, min_clients, participants, batch_rate)
     check_units(method, unit, places, trust)
     check_preparation(preparation)
     check_noise(budget, multiplier)
@@ -269,7 +260,7 @@ def make_plan(
         batch_rate=float(batch_rate * client_rate / attendance), attendance=attendance, **both,
     )  # fmt: skip
     programs = read_programs(method, model, steps, public)
-    check_noise_of_all(method, programs[Phase.ROUND], trust)
+    plan_checks.check_noise_of_all(method, programs[Phase.ROUND], trust)
     multipliers = _multipliers(method, programs, budget, multiplier)
     plan = Plan(
         method=method, model=model, programs=programs, multipliers=multipliers, budget=budget, sizes=sizes,
