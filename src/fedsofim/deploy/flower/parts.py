@@ -36,7 +36,7 @@ def missing(tree: ObjectTree, contents: dict[str, bytes]) -> list[str]:
 
 
 def _told(head: Message) -> bytes:
-    """A head as Flower writes it into a message's own part: without its id, which is the part's, and without contents."""
+    """A head as Flower writes it into a message's own part: without its id, which is the part's, or contents."""
     metadata = type(head.metadata)()
     metadata.CopyFrom(head.metadata)
     metadata.message_id = ""
