@@ -1,5 +1,7 @@
 """What does not end a node: a policy that is being edited, a full disk, a worker that cannot be started."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from fedsofim.deploy.flower import node_loop
 from fedsofim.deploy.flower.fleet import Letter
 from fedsofim.deploy.flower.node_loop import NodeLoop, Worker
 from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.processes import free_port, wait_for
 
 
 class Looks:
@@ -92,3 +95,33 @@ def test_a_node_looks_first_when_most_of_the_usual_time_has_passed(nodes: list[P
     monkeypatch.setattr(loop, "_beat", lambda: None)
     loop.run()
     assert looks == [0.0, 0.6, 0.66, 0.73]
+
+
+def running_in(folder: Path) -> list[str]:
+    """Command lines of processes that name the folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        found += [line.replace(b"\0", b" ").decode()] if str(folder).encode() in line else []
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_kill_9_of_the_command_leaves_nothing_running(nodes: list[Policy], tmp_path: Path):
+    """The command itself, as an operator types it: it had been a parent of three, which went on answering."""
+    policy, work = nodes[0].data.parent / "policy.toml", tmp_path / "work"
+    where = ["--superlink", f"127.0.0.1:{free_port()}", "--insecure"]  # nobody is there, and the node waits for them
+    with (tmp_path / "log").open("wb") as log:
+        node = subprocess.Popen(
+            [sys.executable, "-m", "fedsofim", "node", "--policy", str(policy), *where, "--work", str(work)],
+            stdout=log, stderr=log,
+        )  # fmt: skip
+    wait_for(lambda: "cannot be reached" in (tmp_path / "log").read_text() or node.poll() is not None, 60, "its start")
+    assert len(running_in(work)) == 1, (tmp_path / "log").read_text()
+    node.kill()
+    node.wait()
+    assert running_in(work) == []
