@@ -199,7 +199,7 @@ def flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
     try:
         return json.loads(done.stdout)
     except ValueError:
-        return {"success": False, "error-message": (done.stderr or done.stdout).strip()[-500:]}
+        return {"success": False, "error-message": " ".join((done.stderr or done.stdout).split())[-500:]}
 
 
 def _toml(value: Any) -> str:

@@ -15,7 +15,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 
 from fake_grid import delivered
 from fedsofim.deploy.flower.arrivals import Arrivals
-from fedsofim.deploy.flower.fleet import Answer
+from fedsofim.deploy.flower.fleet import Answer, Fleet
 from fedsofim.deploy.flower.messages import opened, query_message, reply_message
 from fedsofim.deploy.flower.parts import known, missing
 from fedsofim.deploy.flower.worker import packed
@@ -95,7 +95,8 @@ def test_nobody_waits_for_anothers_parts():
     link.give(slow)
     (late,) = arrivals.pull(["question 1"]).values()
     assert np.array_equal(late.arrays["theta"], np.arange(3.0)) and arrivals.announced == {}
-    assert "confirm" not in link.calls
+    arrivals.confirm()
+    assert "confirm" not in link.calls  # parts that nobody needs may still be on their way
     arrivals.confirm()
     arrivals.confirm()
     assert link.calls.count("confirm") == 2
@@ -117,3 +118,15 @@ def test_a_grid_without_a_connection_is_asked_as_flower_means_it():
     assert arrivals.pull(["question 1"])["question 1"].facts == {"node": "n1"}
     arrivals.confirm()
     assert isinstance(whole, Message)
+
+
+def test_a_node_confirms_a_message_when_the_next_one_of_its_run_has_come():
+    """Confirmed at once, a message was deleted while its server still pushed it, and that was the end of the server."""
+    first, second, other = ("a", 7), ("b", 7), ("c", 8)
+    confirmed: list[str] = []
+    client = SimpleNamespace(ConfirmMessageReceived=lambda request: confirmed.append(request.message_object_id))
+    fleet = Fleet(client, b"", registers=False)  # type: ignore[arg-type]
+    for (name, run), so_far in ((first, []), (other, []), (second, ["a"])):
+        fleet._note(run, name)
+        fleet.confirm()
+        assert confirmed == so_far

@@ -43,6 +43,7 @@ class Arrivals:
     grid: Grid
     announced: dict[str, Announced] = field(default_factory=dict)
     whole: list[tuple[int, str]] = field(default_factory=list)
+    settled: list[tuple[int, str]] = field(default_factory=list)
 
     def pull(self, numbers: Iterable[str]) -> dict[str, Reply]:
         """What has come whole of the answers to these questions, by the question's number."""
@@ -59,9 +60,10 @@ class Arrivals:
         return {number: reply for number, reply in came.items() if reply is not None}
 
     def confirm(self) -> None:
-        """Tell the SuperLink what it need not keep any longer. It can wait: there is time while nodes work."""
-        client, done = getattr(self.grid, "_runtime_client", None), list(self.whole)
-        self.whole.clear()
+        """Tell the SuperLink what it need not keep any longer: what had come before the last call. It can wait, there is
+        time while nodes work; and a node that has sent an answer's needed parts may still be sending the others."""
+        client, done = getattr(self.grid, "_runtime_client", None), self.settled
+        self.settled, self.whole = self.whole, []
         for run, name in done if client is not None else ():
             client.ConfirmMessageReceived(  # type: ignore[union-attr]
                 ConfirmMessageReceivedRequest(node=_SERVER, run_id=run, message_object_id=name)

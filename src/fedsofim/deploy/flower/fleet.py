@@ -90,7 +90,8 @@ class Fleet:
     public_key: bytes
     registers: bool  # without a key of its own a node makes itself known
     node: Node | None = None
-    received: list[tuple[int, str]] = field(default_factory=list)  # run and id of what the SuperLink may forget
+    received: dict[int, str] = field(default_factory=dict)  # by run, what came last
+    settled: list[tuple[int, str]] = field(default_factory=list)  # run and id of what the SuperLink may forget
 
     @staticmethod
     def at(address: str, certificates: Path | None, key: Path | None) -> "Fleet":
@@ -140,13 +141,20 @@ class Fleet:
             if left < 0:
                 contents = {}
                 break
-        self.received.append((head.metadata.run_id, tree.object_id))
+        self._note(head.metadata.run_id, tree.object_id)
         return Letter(head, tree.object_id, contents)
+
+    def _note(self, run: int, name: str) -> None:
+        """A message can be answered before its sender has pushed parts of it that nobody needs, and what is confirmed is
+        deleted under its hands. Who sends the next one has done with the last."""
+        if run in self.received:
+            self.settled.append((run, self.received.pop(run)))
+        self.received[run] = name
 
     def confirm(self) -> None:
         """Tell the SuperLink what it need not keep any longer; after the answer, for which somebody waits."""
-        while self.received:
-            run, name = self.received.pop()
+        while self.settled:
+            run, name = self.settled.pop()
             request = ConfirmMessageReceivedRequest(node=self.node, run_id=run, message_object_id=name)
             with contextlib.suppress(Gone):  # its run has ended, and everything with it
                 _call(self.client.ConfirmMessageReceived, request)
