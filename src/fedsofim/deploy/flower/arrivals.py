@@ -60,7 +60,7 @@ class Arrivals:
         return {number: reply for number, reply in came.items() if reply is not None}
 
     def confirm(self) -> None:
-        """Tell the SuperLink what it need not keep any longer: what had come before the last call. It can wait, there is
+        """Tell the SuperLink what it need not keep any longer: what came before the last call. It can wait, there is
         time while nodes work; and a node that has sent an answer's needed parts may still be sending the others."""
         client, done = getattr(self.grid, "_runtime_client", None), self.settled
         self.settled, self.whole = self.whole, []

@@ -145,7 +145,7 @@ class Fleet:
         return Letter(head, tree.object_id, contents)
 
     def _note(self, run: int, name: str) -> None:
-        """A message can be answered before its sender has pushed parts of it that nobody needs, and what is confirmed is
+        """A message can be answered before its sender has pushed the parts that nobody needs, and what is confirmed is
         deleted under its hands. Who sends the next one has done with the last."""
         if run in self.received:
             self.settled.append((run, self.received.pop(run)))
