@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from commands import run_here
-from walked import Block, blocks, execute, lines_of, write
+from walked import Block, blocks, execute, lines_of, python_of, write
 
 RESEARCHER, HOSPITALS = "docs/tutorials/researcher.md", "docs/tutorials/hospitals.md"
 
@@ -100,7 +101,8 @@ class Federation:
         from fedsofim.deploy.policy import read_policy
 
         policies = [read_policy(folder / "policy.toml") for folder in self.hospitals]
-        MethodStrategy(order, conduct, clock=FakeClock()).start(FakeGrid(numbered(policies)))
+        self.grid = FakeGrid(numbered(policies))
+        MethodStrategy(order, conduct, clock=FakeClock()).start(self.grid)
 
 
 @pytest.mark.slow
@@ -119,7 +121,8 @@ def test_the_hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
                         types.get(block.title, people.one_hospital)(line)
             else:
                 done_by_hand(block, people)
-    card_and_predictions(people)
+        card_and_predictions(people)
+        what_the_coordinators_page_shows_in_python(people)
 
 
 def done_by_hand(block: Block, people: Federation) -> None:
@@ -137,3 +140,20 @@ def card_and_predictions(people: Federation) -> None:
     told = (people.hospitals[0] / "predictions.csv").read_text().splitlines()
     assert len(told) == 6 and "patient" in told[0]
     assert not list((people.desk / "jobs" / "first").glob("*.csv"))  # no record came there
+
+
+def what_the_coordinators_page_shows_in_python(people: Federation) -> None:
+    """docs/coordinator.md: the job's model on an array, and a second job from an app of one's own."""
+
+    class App:
+        def main(self):
+            return lambda function: function
+
+    os.chdir(people.desk)
+    use, own_app = python_of("docs/coordinator.md")
+    space: dict[str, Any] = {"x": np.zeros((2, 7)), "app": App()}
+    execute(use, space)
+    assert len(space["classes"]) == 2
+    execute(own_app, space)
+    space["main"](people.grid, None)
+    assert (people.desk / "jobs" / "mine" / "certificate.json").exists()

@@ -40,7 +40,7 @@ def python_of(page: str) -> list[Block]:
 
 def lines_of(block: Block) -> list[str]:
     """The commands of a block, without what is said beside them."""
-    bare = (line.split("  #")[0].split("\t#")[0].strip() for line in block.code.splitlines())
+    bare = (re.split(r"\s#\s", line)[0].strip() for line in block.code.splitlines())
     return [line for line in bare if line and not line.startswith("#")]
 
 
