@@ -29,7 +29,7 @@ def _section(words: list[str], command: click.Command) -> str:
     context = click.Context(command, info_name=name)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     rows = [_row(p, context) for p in command.params if not getattr(p, "hidden", False) and p.name != "help"]
-    table = "\n".join(["| | | |", "|---|---|---|", *rows]) if rows else ""
+    table = "\n".join(["| option | takes | what it does |", "|---|---|---|", *rows]) if rows else ""
     return f"## `{name}`\n\n{_plain(command.help or '')}\n\n```text\n{usage}\n```\n\n{table}"
 
 
