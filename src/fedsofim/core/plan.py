@@ -17,6 +17,7 @@ from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
 from fedsofim.core.door import Facts
 from fedsofim.core.evaluation import Evaluation
+from fedsofim.core.group import epsilon_for_group
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, is_linear
 from fedsofim.core.participation import groups_of_clients, largest_group, members
@@ -94,6 +95,10 @@ class Plan:
     def epsilon(self) -> float:
         """What the ledger really spends, derived from its releases and their noise."""
         return accounting.spent(self.ledger, self.multipliers, self.delta) if self.budget.private else math.inf
+
+    def epsilon_for_group(self, k: int) -> float:
+        """What the run says of k units at once, as of a person with at most k records that are protected one by one."""
+        return epsilon_for_group(self.ledger, self.multipliers, self.delta, k) if self.budget.private else math.inf
 
     @property
     def mu(self) -> float | None:

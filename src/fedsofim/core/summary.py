@@ -25,6 +25,7 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
         "clip": p.clip if math.isfinite(p.clip) else None,
         "rounds": p.rounds,
         "releases": p.releases,
+        "unit": p.unit,
         "protects": PROTECTED[p.unit],
         "participants": p.participants,
         "batch_rate": p.batch_rate,
