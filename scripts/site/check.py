@@ -1,7 +1,7 @@
 """Look at a built site as a browser would that has no network: `python scripts/site/check.py site`.
 
-Every link, picture, style and script must be a file of the site, every anchor a name on its page. Links to elsewhere are
-allowed in the text and are not followed; nothing that a page loads by itself may be elsewhere.
+Every link, picture, style and script must be a file of the site, every anchor a name on its page. Links to elsewhere
+are allowed in the text and are not followed; nothing that a page loads by itself may be elsewhere.
 """
 
 import sys

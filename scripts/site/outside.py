@@ -1,8 +1,8 @@
 """Links from pages to files of the project that are not in docs/, such as ../CONTRIBUTING.md or ../src/fedsofim/....
 
 On a code host they lead there. In the site each such file is a page of its own below repository/, under its own path: a
-Markdown file as it is, a program as a listing; whatever else it is, a copy. A link to a folder leads to its README, or is
-plain text where it has none.
+Markdown file as it is, a program as a listing; whatever else it is, a copy. A link to a folder leads to its README, or
+is plain text where it has none.
 """
 
 import os
@@ -17,7 +17,7 @@ LISTED = {".py": "python", ".toml": "toml", ".cc": "cpp", ".h": "cpp", ".sh": "s
 def files(root: Path, pages: dict[str, str]) -> dict[str, str | bytes]:
     """Where in the site, and what is there, of all that the pages link to and what that links to in turn."""
     out: dict[str, str | bytes] = {}
-    waiting = [(place, text) for place, text in pages.items()]
+    waiting = list(pages.items())
     while waiting:
         place, text = waiting.pop()
         for found in LINK.finditer(FENCE.sub("", text)):

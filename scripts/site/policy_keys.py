@@ -1,4 +1,4 @@
-"""The keys of a policy, from the code that reads it: which there are, of what type, and what is taken if one is left out.
+"""The keys of a policy, from the code that reads it: which there are, of what type, and which may be left out.
 
 What each means is the comment beside it in the example that begins `deploy/policy.py`.
 """
@@ -32,13 +32,20 @@ def meanings() -> dict[str, str]:
 
 
 def _key(key: str, types: tuple[type, ...], meant: dict[str, str]) -> list[str]:
-    wanted = " or ".join({"str": "text", "float": "number", "int": "whole number", "list": "list"}[t.__name__] for t in types)
+    wanted = " or ".join(
+        {"str": "text", "float": "number", "int": "whole number", "list": "list"}[t.__name__] for t in types
+    )
     optional = "" if key not in policy._OPTIONAL and key not in ("classes",) else "optional"
-    return [f"`{key}`", wanted.replace("number or whole number", "number"), optional, meant.get(key, OTHERS.get(key, ""))]
+    return [
+        f"`{key}`",
+        wanted.replace("number or whole number", "number"),
+        optional,
+        meant.get(key, OTHERS.get(key, "")),
+    ]
 
 
 def _bound(field: object, meant: dict[str, str]) -> list[str]:
-    name, default = getattr(field, "name"), getattr(field, "default")
+    name, default = field.name, field.default
     return [f"`{name}`", "whole number", f"{default:,}", meant.get(name, "")]
 
 

@@ -1,8 +1,8 @@
 """Every code block of the docs: Python is executed, commands are held against the program, TOML against its readers.
 
 Executed elsewhere: both tutorials and docs/coordinator.md (test_tutorials.py), docs/models.md (test_models_page.py),
-README.md and CONTRIBUTING.md (test_docs.py). Not executed: blocks marked `text` (what a program printed, or a picture made of
-letters), and blocks without a language that hold no command (a table, a folder's files).
+README.md and CONTRIBUTING.md (test_docs.py). Not executed: blocks marked `text` (what a program printed, a drawing
+of letters), and blocks without a language that hold no command (a table, a folder's files).
 """
 
 import re

@@ -72,7 +72,9 @@ def test_every_key_of_a_policy_has_its_line_and_its_meaning():
     keys = {key for section in policy._FIELDS.values() for key in section} | set(policy.Work.__dataclass_fields__)
     for key in keys:
         (line,) = re.findall(rf"^\| `{key}` \|.*$", written, re.M)
-        assert line.strip("| ").split(" | ")[-1] not in ("", "optional"), f"{key}: say what it means in deploy/policy.py"
+        assert line.strip("| ").split(" | ")[-1] not in ("", "optional"), (
+            f"{key}: say what it means in deploy/policy.py"
+        )
 
 
 def test_the_glossary_has_the_words_that_the_pages_lean_on():

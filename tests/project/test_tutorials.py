@@ -1,13 +1,14 @@
 """Both tutorials, typed from top to bottom: what they write is written, what they run is run.
 
 The researcher's in one folder. The hospitals' in four, with three nodes and the coordinator in one process: messages go
-through a grid in memory in the place of Flower's SuperLink. The three lines that start processes (start-superlink.sh and
+through a grid in memory in the place of Flower's SuperLink. The lines that start processes (start-superlink.sh and
 start.sh) are looked at here and typed in test_pages_walked.py. `pip install` is not typed.
 """
 
 import os
 import shlex
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,8 @@ def card_and_predictions(people: Federation) -> None:
 def what_the_coordinators_page_shows_in_python(people: Federation) -> None:
     """docs/coordinator.md: the job's model on an array, and a second job from an app of one's own."""
 
+    from fake_grid import FakeClock
+
     class App:
         def main(self):
             return lambda function: function
@@ -155,5 +158,6 @@ def what_the_coordinators_page_shows_in_python(people: Federation) -> None:
     execute(use, space)
     assert len(space["classes"]) == 2
     execute(own_app, space)
+    space["MethodStrategy"] = partial(space["MethodStrategy"], clock=FakeClock())  # no time is waited for
     space["main"](people.grid, None)
     assert (people.desk / "jobs" / "mine" / "certificate.json").exists()

@@ -2,7 +2,7 @@
 
 A page says where a number came from in a comment behind it, which no reader sees:
 
-    it takes 8.5 times <!-- from performance.json: targets[what=NumPy closed form, over our round].measured.median --> as long
+    it takes 8.5 times <!-- from performance.json: targets[what=NumPy closed form].measured.median --> as long
     | DP-FedGD | 73.37 | 76.53 <!-- from results/fashion/accuracy.csv: method=DP-FedGD; means of round 70 --> |
 
 Paths are from docs/. The query of a JSON file is a path, [key=value] picks from a list. That of a CSV file is

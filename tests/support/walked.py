@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-_FENCE = re.compile(r"^(?P<in> *)```(?P<lang>\w*)(?: title=\"(?P<title>[^\"]*)\")?\n(?P<code>.*?)^(?P=in)```$", re.M | re.S)
+_FENCE = re.compile(
+    r"^(?P<in> *)```(?P<lang>\w*)(?: title=\"(?P<title>[^\"]*)\")?\n(?P<code>.*?)^(?P=in)```$", re.M | re.S
+)
 
 
 @dataclass(frozen=True)
