@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SMALL := .venv/.installed
 FULL := .venv/.installed-with-tools
 
-.PHONY: install demo test test-fast lint format bench fuzz mutate soak clean
+.PHONY: install demo docs test test-fast lint format bench fuzz mutate soak clean
 install: $(FULL)
 
 $(SMALL): pyproject.toml
@@ -15,11 +15,16 @@ $(SMALL): pyproject.toml
 
 $(FULL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) -e ".[dev,parquet,flower,mlflow,onnx,sklearn,tensorboard,flax,equinox,keras]"
+	$(PIP) -e ".[dev,parquet,flower,docs,mlflow,onnx,sklearn,tensorboard,flax,equinox,keras]"
 	touch $(SMALL) $(FULL)
 
 demo: $(SMALL)
 	$(BIN)/fedsofim demo --out demo
+
+# site/, to be opened as files: warnings are errors, every link is looked up
+docs: $(FULL)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/python scripts/site/check.py site
 
 # four workers on two cores: one of them mostly waits for a federation, and a busy machine gives each its share
 test: $(FULL)
@@ -55,4 +60,4 @@ soak: $(FULL)
 	$(BIN)/python scripts/soak.py --minutes 20 --page docs/soak.md
 
 clean:
-	rm -rf .venv demo runs .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv demo runs site .pytest_cache .ruff_cache .import_linter_cache
