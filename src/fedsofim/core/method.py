@@ -82,9 +82,11 @@ class OneGradient:
     noise: Mechanism | Callable[[int], Mechanism] = Independent()  # or made from the number of rounds
     sample: float | None = None  # None: the run's batch rate
 
+    def mechanism(self, rounds: int) -> Mechanism:
+        return self.noise(rounds) if callable(self.noise) else self.noise
+
     def __call__(self, door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-        noise = self.noise(door.facts.rounds) if callable(self.noise) else self.noise
-        total = door.gradient(params, noise=noise, sample=self.sample)
+        total = door.gradient(params, noise=self.mechanism(door.facts.rounds), sample=self.sample)
         count = door.batch if self.sample is None else self.sample * door.size
         return jax.tree.map(lambda s: s / count, total), memory
 

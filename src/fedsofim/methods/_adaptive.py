@@ -26,14 +26,14 @@ class AdaptiveState(NamedTuple):
     second: Any
 
 
-def adaptive_method(name: str, lr: Any, scale: optax.GradientTransformation, local_steps: int, client_lr: Any) -> Method:
+def adaptive_method(name: str, lr: Any, scale: optax.GradientTransformation, **local: Any) -> Method:
     """Adaptive server steps on gradients, or on pseudo-gradients of K local steps; a step of None is automatic."""
     check_steps(lr=lr)
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
         return optax.chain(scale, scale_by_step(lr, lambda d: sign_step(facts, d)))
 
-    return on_local_steps(name, measured(optimizer), local_steps, client_lr)
+    return on_local_steps(name, measured(optimizer), **local)
 
 
 def scale_by_adaptive(

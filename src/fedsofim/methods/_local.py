@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import optax
 
+from fedsofim.core.adaptive_clip import adaptive_clip
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.mechanisms import Independent, Mechanism
 from fedsofim.core.method import Method, server_method
@@ -80,19 +81,25 @@ class PseudoGradient:
         return scaled(-1 / (self.steps * eta), descend(door, params, eta, self.steps)), memory
 
 
-def on_local_steps(name: str, optimizer: Optimizer, local_steps: int, client_lr: Any) -> Method:
+def on_local_steps(
+    name: str, optimizer: Optimizer, local_steps: int, client_lr: Any, clip_quantile: float | None = None
+) -> Method:
     """A server's optimizer on the mean pseudo-gradient of K local steps; K = 1 is the one-gradient method.
 
     The noise of a pseudo-gradient is that of a mean of K releases, σ/sqrt(K) where σ is one release's: what the
-    optimizer is told. All it does with it is post-processing (prop:general-local-update-privacy).
+    optimizer is told. All it does with it is post-processing (prop:general-local-update-privacy). `clip_quantile`: a clip
+    that finds itself, at K = 1.
     """
     check_count(local_steps=local_steps)
     check_steps(client_lr=client_lr)
+    if local_steps == 1 and client_lr is not None:
+        raise InputError("client_lr is the step of local steps, of which there is one here; leave client_lr out")
     if local_steps == 1:
-        if client_lr is not None:
-            raise InputError("client_lr is the step of local steps, of which there is one, so it has no effect; drop it")
-        return server_method(name, optimizer)
-    return server_method(name, lambda facts: optimizer(_of_mean(facts, local_steps)), PseudoGradient(local_steps, client_lr))
+        method = server_method(name, optimizer)
+    else:
+        client = PseudoGradient(local_steps, client_lr)
+        method = server_method(name, lambda facts: optimizer(_of_mean(facts, local_steps)), client)
+    return method if clip_quantile is None else adaptive_clip(method, clip_quantile)
 
 
 def _of_mean(facts: Facts, releases: int) -> Facts:

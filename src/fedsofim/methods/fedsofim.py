@@ -3,7 +3,8 @@
 direction="momentum" is the form behind the published numbers; "gradient" is the paper's Algorithm 1. blocks="leaf"
 keeps a proxy for each array of parameters, where the paper has one for all: a network's layers are then scaled apart.
 local_steps=K makes the step on pseudo-gradients of K noisy local steps (_local.py). curvature="rank-one" is the paper's;
-"rank-k" and "kronecker" are in _curvature.py. None of them releases anything more.
+"rank-k" and "kronecker" are in _curvature.py. None of them releases anything more. clip_quantile: a clip that finds
+itself, which does (core/adaptive_clip.py).
 """
 
 from typing import Any, Literal, get_args
@@ -39,6 +40,7 @@ def fedsofim(
     client_lr: float | None = None,
     curvature: Curvature = "rank-one",
     rank: int = 4,
+    clip_quantile: float | None = None,
 ) -> Method:
     """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison; a step of None is automatic."""
     check_steps(lr=lr)
@@ -72,7 +74,7 @@ def fedsofim(
         scale = rank_one if curvature == "rank-one" else grafted(curved(facts), rank_one)
         return optax.chain(scale, decay, step, fade)
 
-    return on_local_steps("fedsofim", measured(optimizer), local_steps, client_lr)
+    return on_local_steps("fedsofim", measured(optimizer), local_steps, client_lr, clip_quantile)
 
 
 def _check_curvature(curvature: str, warmup: int, variant: str, blocks: str) -> None:

@@ -16,10 +16,12 @@ def fedyogi(
     bias_corrected: bool = True,
     local_steps: int = 1,
     client_lr: float | None = None,
+    clip_quantile: float | None = None,
 ) -> Method:
     """Yogi at the server; a step of None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
     scale = scale_by_adaptive("yogi", beta1=beta1, beta2=beta2, tau=tau, bias_corrected=bias_corrected)
-    return adaptive_method("fedyogi", lr, scale, local_steps, client_lr)
+    local = {"local_steps": local_steps, "client_lr": client_lr, "clip_quantile": clip_quantile}
+    return adaptive_method("fedyogi", lr, scale, **local)
 
 
 #: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
