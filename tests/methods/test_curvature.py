@@ -36,7 +36,7 @@ def steps_of(transform: Any, gradients: list) -> list[Any]:
 
     stacked = jax.tree.map(lambda *a: np.stack(a), *gradients)
     found = jax.jit(lambda g: jax.lax.scan(update, transform.init(jax.tree.map(lambda a: a[0], g)), g)[1])(stacked)
-    return [jax.tree.map(lambda a: np.asarray(a[t]), found) for t in range(len(gradients))]
+    return [jax.tree.map(lambda a, t=t: np.asarray(a[t]), found) for t in range(len(gradients))]
 
 
 def momenta(gradients: list[np.ndarray], corrected: bool) -> list[np.ndarray]:

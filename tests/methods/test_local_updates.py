@@ -55,7 +55,11 @@ def test_the_server_is_told_the_noise_of_a_mean_of_k_releases():
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"local_steps": 0}, "at least 1"), ({"client_lr": 0.1}, "leave client_lr out"), ({"local_steps": 2, "client_lr": -1.0}, "above 0")],
+    [
+        ({"local_steps": 0}, "at least 1"),
+        ({"client_lr": 0.1}, "leave client_lr out"),
+        ({"local_steps": 2, "client_lr": -1.0}, "above 0"),
+    ],
 )
 def test_senseless_settings_are_refused(settings, words):
     for name in NAMES:

@@ -4,11 +4,11 @@ The clip c_t = s_t·c follows from released numbers, s_0 = 1 and c the run's cli
 
     v = c·(sqrt(1-a)·u, ±sqrt(a)),    u = g/max(|g|, c_t),    + where |g| <= c_t and - where not,
 
-one vector of length at most c: its first part is the gradient, clipped to c_t and in units of it, its last number a vote.
-So the sum of v is a release like any other, of sensitivity 2c, with noise std m·c: **its price is that of a gradient at a
-fixed clip, mu = 2/m a round, whatever s_t is**, since the clip is divided out before the door clips. The door clips v at
-c all the same, so nothing depends on how exactly |g| was computed here. a is the part of mu² that the vote takes: that
-much the gradient's noise grows, by 1/sqrt(1-a).
+one vector of length at most c: first the gradient, clipped to c_t and in units of it, and as its last number a vote.
+So the sum of v is a release like any other, of sensitivity 2c, with noise std m·c: **its price is that of a gradient at
+a fixed clip, mu = 2/m a round, whatever s_t is**, since the clip is divided out before the door clips. The door clips v
+at c all the same, so nothing depends on how exactly |g| was computed here. a is the part of mu² that the vote takes:
+the gradient's noise grows by 1/sqrt(1-a).
 
 From the mean of the votes the server learns what part p of the records is within the clip, and sets
 
@@ -32,7 +32,7 @@ from fedsofim.errors import InputError, is_number
 
 VOTE = 0.01  # a: the part of mu² that is spent on the clip
 RATE = 0.2  # of the logarithm of the clip, for each part of the records that is on the wrong side
-FIRST = 4.0  # in the first round, falling as 1/t: a clip that is wrong by a factor 100 is found in ten rounds
+FIRST = 4.0  # in the first round, falling as 1/t: a median that is off by a factor of 100 is found in ten rounds
 WIDEST = 1e4  # how far from the run's clip it may go, either way
 
 
@@ -68,8 +68,8 @@ def adaptive_clip(method: Method, quantile: float = 0.5) -> Method:
         raise InputError(f"clip_quantile is {quantile!r}; expected a part of the records strictly between 0 and 1")
     if type(method.client) is not OneGradient:
         raise InputError(
-            f"{method.name} does more than release one gradient a round, and a clip that finds itself is for those that "
-            "do (fedgd, fedadam, fedyogi, fedsofim with local_steps=1); leave clip_quantile out"
+            f"{method.name} does more than release one gradient a round, and a clip that finds itself is for what does "
+            "just that (fedgd, fedadam, fedyogi, fedsofim, with local_steps=1); leave clip_quantile out"
         )
 
     def init(params: Any) -> ClipState:

@@ -29,8 +29,8 @@ from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release
 from fedsofim.core.site import Site, check_clip, own_site
 from fedsofim.core.unit import head_gradient, mean_over_unit, total_loss
-from fedsofim.core.voting import gradient_of, head_loss, with_vote
 from fedsofim.core.units import AS_THEY_COME, Units
+from fedsofim.core.voting import gradient_of, head_loss, with_vote
 from fedsofim.errors import InputError, Refused, expect_whole
 
 

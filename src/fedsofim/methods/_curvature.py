@@ -2,15 +2,15 @@
 
 SOFIM's F = M̂ M̂ᵀ + ρI knows one direction (_sofim.py). Two richer proxies, each inverted exactly:
 
-    rank-k      F = (1/k)·Σ_{s=t-k+1..t} G_s G_sᵀ + ρI, the last k averages themselves. With U = [G_s]/sqrt(k), Woodbury:
-                H·v = (v - U·(ρI_k + UᵀU)⁻¹·Uᵀv)/ρ, in O(kd) time and k buffers of d numbers.
+    rank-k      F = (1/k)·Σ_{s=t-k+1..t} G_s G_sᵀ + ρI, the last k averages themselves. With U = [G_s]/sqrt(k), by
+                Woodbury, H·v = (v - U·(ρI_k + UᵀU)⁻¹·Uᵀv)/ρ, in O(kd) time and k buffers of d numbers.
     kronecker   F = (A ⊗ B)/τ + ρI for a head, mat(G) of shape (p+1, C): A and B are running means of mat(G)·mat(G)ᵀ
                 and mat(G)ᵀ·mat(G), τ = tr A. With A = Q diag(a) Qᵀ and B = R diag(b) Rᵀ,
                 H·v = Q·[(Qᵀ mat(v) R) / (a_i·b_j/τ + ρ)]·Rᵀ, in O((p+1)·d) time and (p+1)² + C² numbers.
 
 The noise in an average has a public covariance, σ²I, so mat(G)·mat(G)ᵀ has C·σ²·I too much on average and
-mat(G)ᵀ·mat(G) has (p+1)·σ²·I: both are taken off, and eigenvalues that fall below 0 are set to 0. What noise is left has
-mean zero. Both proxies have the trace of rank one's: that of the outer product of an average.
+mat(G)ᵀ·mat(G) has (p+1)·σ²·I: both are taken off, and eigenvalues that fall below 0 are set to 0. What noise is left
+has mean zero. Both proxies have the trace of rank one's: that of the outer product of an average.
 
 Either is applied to M̂ (direction="momentum") or to G ("gradient"), as rank one is.
 """
@@ -140,7 +140,9 @@ def kronecker_solve(left: jax.Array, right: jax.Array, v: jax.Array, rho: Any) -
     return q @ ((q.T @ v @ r) / (curvature + rho)) @ r.T
 
 
-def grafted(direction: optax.GradientTransformation, length: optax.GradientTransformation) -> optax.GradientTransformation:
+def grafted(
+    direction: optax.GradientTransformation, length: optax.GradientTransformation
+) -> optax.GradientTransformation:
     """Steps with the direction of one transformation and the length of the other's.
 
     So that rank one's automatic step, fixed on validation records, serves every curvature.

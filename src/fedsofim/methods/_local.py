@@ -87,8 +87,8 @@ def on_local_steps(
     """A server's optimizer on the mean pseudo-gradient of K local steps; K = 1 is the one-gradient method.
 
     The noise of a pseudo-gradient is that of a mean of K releases, σ/sqrt(K) where σ is one release's: what the
-    optimizer is told. All it does with it is post-processing (prop:general-local-update-privacy). `clip_quantile`: a clip
-    that finds itself, at K = 1.
+    optimizer is told. All it does with it is post-processing (prop:general-local-update-privacy). `clip_quantile`: a
+    clip that finds itself, at K = 1.
     """
     check_count(local_steps=local_steps)
     check_steps(client_lr=client_lr)
