@@ -47,13 +47,12 @@ CELLS = (
 
 def accuracy(split: Split, cell: Cell, epsilon: float, quantile: float | None) -> float:
     settings: dict[str, Any] = {} if quantile is None else {"clip_quantile": quantile}
-    how: dict[str, Any] = {"model": fs.mlp((cell.hidden,))} if cell.hidden else {}
+    how: dict[str, Any] = {"recipe": cell.recipe, "clip": cell.clip, "every": 40}
+    if cell.hidden:
+        how["model"] = fs.mlp((cell.hidden,))
     if cell.recipe == "auto":
         settings |= {"rho": 0.09, "beta": 0.8, "bias_correction": True, "weight_decay": 0.0}  # as the recipe has it
-    run = fs.train(
-        split, fs.fedsofim(**settings), fs.Budget(epsilon, 1e-5), 40, recipe=cell.recipe, clip=cell.clip, every=40, **how
-    )
-    return run.final_accuracy
+    return fs.train(split, fs.fedsofim(**settings), fs.Budget(epsilon, 1e-5), 40, **how).final_accuracy
 
 
 def main(out: Path, cells: int = len(CELLS)) -> None:

@@ -66,7 +66,8 @@ def adaptive_clip(method: Method, quantile: float = 0.5) -> Method:
     """
     if not is_number(quantile) or not 0 < quantile < 1:
         raise InputError(f"clip_quantile is {quantile!r}; expected a part of the records strictly between 0 and 1")
-    if type(method.client) is not OneGradient:
+    plain: Any = method.client
+    if type(plain) is not OneGradient:  # a subclass may upload anything
         raise InputError(
             f"{method.name} does more than release one gradient a round, and a clip that finds itself is for what does "
             "just that (fedgd, fedadam, fedyogi, fedsofim, with local_steps=1); leave clip_quantile out"
@@ -85,7 +86,7 @@ def adaptive_clip(method: Method, quantile: float = 0.5) -> Method:
         return params, ClipState(scale, state.t + 1, inner)
 
     setup = method.setup and Setup(method.setup.client, _inside(method.setup))
-    return method._replace(client=AdaptiveGradient(method.client), server=server, init=init, setup=setup)
+    return method._replace(client=AdaptiveGradient(plain), server=server, init=init, setup=setup)
 
 
 def _inside(setup: Setup) -> Any:
