@@ -120,27 +120,29 @@ def test_a_clip_that_depends_on_what_was_released_is_not():
 
 
 def test_the_louder_the_vote_the_less_is_it_believed():
-    state = ClipState(jnp.float32(1.0), jnp.int32(30), ())
+    state = ClipState(scale=jnp.float32(1.0), unit=jnp.float32(1.0), t=jnp.int32(30), inner=())
     all_within = jnp.float32(VOTE**0.5)
     quiet, loud = (next_scale(state, all_within, 0.5, Facts(40, 2, 1.0, noise)) for noise in (0.0, 1.0))
     assert float(quiet) == pytest.approx(math.exp(-0.2 * 0.5))
     assert abs(math.log(float(loud))) < 0.01 * abs(math.log(float(quiet)))
 
 
-def test_a_method_is_told_the_rounds_own_clip_and_noise():
-    told: list[Facts] = []
+@pytest.mark.parametrize(("t", "clip"), [(3, 1.5), (30, 6.0)])
+def test_a_method_is_told_the_rounds_noise_and_the_clip_that_was_found_at_first(t: int, clip: float):
+    """A clip that shrinks since records are fitted must not make steps longer without end."""
+    told: list[tuple] = []
 
     def server(mean, state, params, facts):
         told.append((mean, facts))
         return params, state
 
     method = fs.adaptive_clip(fs.Method("mine", fs.OneGradient(), server), 0.5)
-    state = ClipState(jnp.float32(0.5), jnp.int32(30), ())
-    method.server((jnp.ones(2), jnp.float32(0.0)), state, jnp.zeros(2), Facts(40, 2, 3.0, 0.2))
+    state = ClipState(scale=jnp.float32(0.5), unit=jnp.float32(2.0), t=jnp.int32(t), inner=())
+    _, after = method.server((jnp.ones(2), jnp.float32(0.0)), state, jnp.zeros(2), Facts(40, 2, 3.0, 0.2))
     ((mean, facts),) = told
     assert float(facts.noise_std) == pytest.approx(0.1 / math.sqrt(1 - VOTE))
     np.testing.assert_allclose(mean, 0.5 / math.sqrt(1 - VOTE), rtol=1e-6)
-    assert float(facts.clip) == pytest.approx(1.5)
+    assert float(facts.clip) == pytest.approx(clip) == pytest.approx(3 * float(after.unit))
 
 
 def test_what_it_is_not_for():

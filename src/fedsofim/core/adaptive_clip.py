@@ -33,6 +33,7 @@ from fedsofim.errors import InputError, is_number
 VOTE = 0.01  # a: the part of mu² that is spent on the clip
 RATE = 0.2  # of the logarithm of the clip, for each part of the records that is on the wrong side
 FIRST = 4.0  # in the first round, falling as 1/t: a median that is off by a factor of 100 is found in ten rounds
+SETTLED = 10  # rounds after which a method's steps are no longer measured by the clip
 WIDEST = 1e4  # how far from the run's clip it may go, either way
 
 
@@ -40,6 +41,7 @@ class ClipState(NamedTuple):
     """The server's, with the clip among it."""
 
     scale: jax.Array  # c_t/c
+    unit: jax.Array  # the clip over c that steps are measured by
     t: jax.Array
     inner: Any
 
@@ -61,8 +63,9 @@ class AdaptiveGradient:
 def adaptive_clip(method: Method, quantile: float = 0.5) -> Method:
     """The same one-gradient method under a clip at this quantile of the records' gradient lengths.
 
-    The run's clip is where it starts. A method sees gradients in their own units, and is told the clip and the noise
-    of the round.
+    The run's clip is where it starts. A method sees gradients in their own units and is told the noise of the round.
+    As the clip, in units of which automatic steps are, it is told that of the round for ten rounds, and then the last of
+    these for good: later gradients are short because records are fitted, which is no reason for longer steps.
     """
     if not is_number(quantile) or not 0 < quantile < 1:
         raise InputError(f"clip_quantile is {quantile!r}; expected a part of the records strictly between 0 and 1")
@@ -74,16 +77,18 @@ def adaptive_clip(method: Method, quantile: float = 0.5) -> Method:
         )
 
     def init(params: Any) -> ClipState:
-        return ClipState(jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32), method.init(params))
+        one = jnp.ones((), jnp.float32)
+        return ClipState(one, one, jnp.zeros((), jnp.int32), method.init(params))
 
     def server(mean: Any, state: ClipState, params: Any, facts: Facts) -> tuple[Any, ClipState]:
         gradient, vote = mean
         scale = next_scale(state, vote, quantile, facts)
-        unit = state.scale / (1 - VOTE) ** 0.5
-        told = facts._replace(clip=facts.clip * jnp.maximum(state.scale, scale), noise_std=facts.noise_std * unit)
-        in_units = jax.tree.map(lambda g: unit.astype(g.dtype) * g, gradient)
-        params, inner = method.server(in_units, state.inner, params, told)
-        return params, ClipState(scale, state.t + 1, inner)
+        unit = jnp.where(state.t < SETTLED, jnp.maximum(state.scale, scale), state.unit)
+        back = state.scale / (1 - VOTE) ** 0.5
+        told = facts._replace(clip=facts.clip * unit, noise_std=facts.noise_std * back)
+        restored = jax.tree.map(lambda g: back.astype(g.dtype) * g, gradient)
+        params, inner = method.server(restored, state.inner, params, told)
+        return params, ClipState(scale, unit, state.t + 1, inner)
 
     setup = method.setup and Setup(method.setup.client, _inside(method.setup))
     return method._replace(client=AdaptiveGradient(plain), server=server, init=init, setup=setup)
