@@ -64,8 +64,8 @@ def adaptive_clip(method: Method, quantile: float = 0.5) -> Method:
     """The same one-gradient method under a clip at this quantile of the records' gradient lengths.
 
     The run's clip is where it starts. A method sees gradients in their own units and is told the noise of the round.
-    As the clip, in units of which automatic steps are, it is told that of the round for ten rounds, and then the last of
-    these for good: later gradients are short because records are fitted, which is no reason for longer steps.
+    As the clip, in units of which automatic steps are, it is told that of the round for ten rounds, and then the last
+    of these for good: later gradients are short because records are fitted, which is no reason for longer steps.
     """
     if not is_number(quantile) or not 0 < quantile < 1:
         raise InputError(f"clip_quantile is {quantile!r}; expected a part of the records strictly between 0 and 1")
