@@ -27,5 +27,5 @@ def environment_here() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "backend": jax.default_backend(),
         "x64": bool(jax.config.read("jax_enable_x64")),
-        "clipped sums": f"XLA ({native.why_not()})" if native.why_not() else "fused",
+        "clipped sums": native.made_by(),
     }
