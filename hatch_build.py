@@ -1,7 +1,7 @@
 """Puts the C++ passes, compiled, into a wheel: one object for each generation of x86-64 processors.
 
-A wheel with objects has the tag of the machines it is for; without a compiler or without JAX's headers it is a wheel for
-any machine, and the objects are compiled at first use there (src/fedsofim/native). FEDSOFIM_WHEEL=pure asks for that.
+A wheel with objects has the tag of the machines it is for; without a compiler or without JAX's headers it is a wheel
+for any machine, and they are compiled at first use there (src/fedsofim/native). FEDSOFIM_WHEEL=pure asks for that.
 To have objects, build where JAX is installed: `make release`, or `pip wheel --no-build-isolation .`.
 """
 
@@ -70,7 +70,8 @@ def compiled(variants: ModuleType, folder: Path) -> list[Path]:
         for name in variants.NAMES
         for variant in variants.MARCH
     ]
-    about = {"compiler": first_line([cxx, "--version"]), "jaxlib": jaxlib, "flags": variants.FLAGS, "march": variants.MARCH}
+    made = {"compiler": first_line([cxx, "--version"]), "jaxlib": jaxlib}
+    about = made | {"flags": variants.FLAGS, "march": variants.MARCH}
     (folder / "built.json").write_text(json.dumps(about, indent=1))
     return [*out, folder / "built.json"]
 

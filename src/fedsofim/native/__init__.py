@@ -1,10 +1,10 @@
-"""Two passes over memory in C++ that XLA calls: shipped with a wheel, or compiled at first use; without either XLA does them.
+"""Two passes over memory in C++ that XLA calls: shipped with a wheel, or compiled at first use, or left to XLA.
 
 sums.py: the clipped sums of the softmax head, for every client and many thetas at once. momentum.py: the server's
 momentum with its two inner products. Only the simulator and `scale_by_sofim` use them: a deployed node forms its
 sums in doubles (deploy/execute.py).
 
-`FEDSOFIM_NATIVE` chooses: `0` is XLA, `compile` the compiler of this machine, `avx512`, `avx2` or `baseline` a shipped object.
+`FEDSOFIM_NATIVE` chooses: `0` is XLA, `compile` this machine's compiler, `avx512`, `avx2` or `baseline` a shipped one.
 The last differs from the others in its last bits, having no fused multiply-add; every result says who added up.
 """
 

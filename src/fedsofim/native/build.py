@@ -29,7 +29,8 @@ def shipped(name: str, variant: str | None = None) -> tuple[Path, str]:
     wanted = [v for v in able if variant in (None, v)]
     found = [v for v in wanted if shipped_file(name, v).exists()]
     if not wanted:
-        raise NotBuilt(f"{variant or 'no shipped object'} runs on this processor; what does: {', '.join(able) or 'none'}")
+        can = f"this machine runs {', '.join(able)}" if able else "objects are shipped for x86-64 under Linux only"
+        raise NotBuilt(f"no shipped object {variant or ''} for this processor; {can}")
     if not found:
         raise NotBuilt("no object came with this package for this processor")
     return shipped_file(name, found[0]), found[0]

@@ -1,7 +1,7 @@
 """What the C++ is compiled to, once for each generation of x86-64 processors, and which of those a processor can run.
 
-A wheel has these objects in `native/shipped/`, put there by hatch_build.py, which reads this file on its own: it imports
-nothing but Python's library.
+A wheel has these objects in `native/shipped/`, put there by hatch_build.py, which reads this file on its own: it
+imports nothing but Python's library.
 
 >>> best({"avx", "avx2"})  # no fused multiply-add
 'baseline'
@@ -20,8 +20,8 @@ FLAGS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-fno-exceptions", "-shared",
 LINKED = ("-Wl,--as-needed",)  # shipped objects need the C library alone
 MARCH = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "baseline": "x86-64"}  # the first that runs is the quickest
 
-_AVX2 = frozenset("avx avx2 bmi1 bmi2 f16c fma abm movbe xsave".split())  # as /proc/cpuinfo has them
-_AVX512 = _AVX2 | frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+_AVX2 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"])  # as /proc/cpuinfo has them
+_AVX512 = _AVX2 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 NEEDED: dict[str, Set[str]] = {"avx512": _AVX512, "avx2": _AVX2, "baseline": frozenset()}
 
 
