@@ -1,4 +1,4 @@
-"""Build the sdist and the wheel, install them where there is no compiler, and use them outside the checkout without network.
+"""Build sdist and wheel, install them where there is no compiler, use them outside the checkout without network.
 
     python scripts/check_wheel.py                 # as CI does: a small run, and tests against the wheel
     python scripts/check_wheel.py --demo          # also the whole `fedsofim demo`
@@ -115,12 +115,11 @@ def check_wheel(place: Place, wheel: Path) -> None:
     subprocess.run([place.outer, "-m", "venv", place.folder / "env"], check=True)
     pip(place, "install", wheel, *TOOLS)
     version = place.alone(place.python, "-V").strip()
-    compilers = place.alone(
-        place.python, "-c", "import shutil; print(*filter(None, map(shutil.which, ('c++', 'g++'))))"
-    )
-    place.say(
-        f"{version}; compilers: {compilers.strip() or 'none'}; network: {'none' if without_network() else 'NOT CUT'}"
-    )
+    look = "import shutil; print(*filter(None, map(shutil.which, ('c++', 'g++', 'clang++'))))"
+    compilers = place.alone(place.python, "-c", look).strip() or "none"
+    place.say(f"{version}; compilers: {compilers}; network: {'none' if without_network() else 'NOT CUT'}")
+    if compilers != "none":
+        sys.exit("this environment is not without a compiler")
     for variant in ("", *variants(place)):
         used = clipped_by(place, FEDSOFIM_NATIVE=variant) if variant else clipped_by(place)
         place.say(f"FEDSOFIM_NATIVE={variant}: sums by: {used}")

@@ -1,6 +1,7 @@
 """`make release`: everything that a version is published as, in dist/.
 
-    fedsofim-V-py3-none-manylinux_2_17_x86_64.whl, fedsofim-V.tar.gz    the wheel with its compiled passes, and the source
+    fedsofim-V-....whl      with the compiled passes; its tag says for which machines
+    fedsofim-V.tar.gz       the source
     fedsofim-V.cdx.json     bill of materials (CycloneDX 1.6): what the wheel needs, as it was tested, with licences
     CHANGELOG-V.md          the section of the changelog
     SHA256SUMS              of all of these
@@ -18,8 +19,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from dependencies import ROOT, closure, licence, needed_by, project, public_version, required
 from packaging.utils import canonicalize_name
+
+from dependencies import ROOT, closure, licence, needed_by, project, public_version, required
 
 DIST = ROOT / "dist"
 

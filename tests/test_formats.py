@@ -1,4 +1,4 @@
-"""Files that outlive the program: each states its version, an unknown one is refused in words, the one before is read."""
+"""Files that outlive the program: each has a version, an unknown one is refused in words, the one before is read."""
 
 import json
 import sqlite3
