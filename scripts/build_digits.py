@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from linear_probe import probe
 from sklearn.datasets import load_digits  # pyright: ignore[reportMissingImports]
 
 from fedsofim.data.embedded import load_embedded
-from linear_probe import probe
 
 OUT = Path(__file__).parents[1] / "src/fedsofim/data/files/digits.npz"
 TEST = 360

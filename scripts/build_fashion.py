@@ -12,10 +12,10 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+from linear_probe import probe
 
 from fedsofim.data.embedded import load_embedded
 from fedsofim.data.orientation_histograms import gradient_histograms
-from linear_probe import probe
 
 IMAGES = Path("/usr/share/datasets/fashion-mnist")
 OUT = Path(__file__).parents[1] / "src/fedsofim/data/files/fashion.npz"

@@ -19,9 +19,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
 from dependencies import ROOT, closure, licence, needed_by, project, public_version, required
+from packaging.utils import canonicalize_name
 
 DIST = ROOT / "dist"
 

@@ -4,11 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from dependencies import closure, developed_with, required
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-
-from dependencies import closure, developed_with, required
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = (ROOT / "requirements-dev.lock").read_text()
