@@ -1,12 +1,14 @@
-"""`make results`: remake every table, figure and number of README and docs that came from a run (scripts/results_list.py).
+"""`make results`: remake every table, figure and number of README and docs that came from a run.
+
+The list of them is scripts/results_list.py.
 
     python scripts/results.py --dry-run                       what there is, what is skipped and why, how long it takes
     python scripts/results.py --only paper-cifar10-noniid     one of them; --only may be given several times
     python scripts/results.py --features ../shared/data --published ../shared/published --tables runs/tables
 
-What is done is noted in RUNS/done.jsonl with a digest of the code and of what it read, and is not done again until one of these
-changes. Inside, experiments go on where their own journals end: stop it at any time. What needs data that is not here is
-skipped with a sentence. `git diff docs` then shows what moved.
+What is done is noted in RUNS/done.jsonl with a digest of the code and of what it read, and is not done again until one
+of these changes. Inside, experiments go on where their own journals end: stop it at any time. What needs data that is
+not here is skipped with a sentence. `git diff docs` then shows what moved.
 """
 
 import argparse
@@ -39,7 +41,8 @@ def main() -> None:
     places = {name: getattr(given, name) for name in ("runs", *HINTS)}
     done = finished(given.runs / "done.jsonl")
     if given.dry_run:
-        return print(listing(chosen, places, done))
+        print(listing(chosen, places, done))
+        return
     failed = [r.name for number, r in enumerate(chosen, 1) if not attempt(r, f"{number}/{len(chosen)}", places, done)]
     if failed:
         sys.exit(f"failed: {', '.join(failed)}; run it again, it goes on where it was")

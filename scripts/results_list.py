@@ -1,8 +1,8 @@
-"""Every table, figure and number of README and docs that came from a run: what makes it, from what, and how long it takes.
+"""Every table, figure and number of README and docs that came from a run: what makes it, from what, in what time.
 
 One line for each. A command's words may hold {runs} (where journals are kept), {features} and {tables} (folders of data
-that are not part of the project) and {published} (the paper's tables). `minutes` are of two idle cores: recorded where a
-page or journal says so, estimated from the number of runs elsewhere, None where nobody knows.
+that are not part of the project) and {published} (the paper's tables). `minutes` are of two idle cores: recorded where
+a page or journal says so, estimated from the number of runs elsewhere, None where nobody knows.
 """
 
 from dataclasses import dataclass

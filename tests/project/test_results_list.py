@@ -1,4 +1,4 @@
-"""`make results` knows every result: each folder of docs/results, each file that a run wrote, and only files that exist."""
+"""`make results` knows every result: each folder of docs/results, each file that a run wrote, and no file that is gone."""
 
 import subprocess
 import sys
