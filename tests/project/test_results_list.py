@@ -1,4 +1,4 @@
-"""`make results` knows every result: each folder of docs/results, each file that a run wrote, and no file that is gone."""
+"""`make results` knows every result: each folder of docs/results, each file that a run wrote, and none that is gone."""
 
 import subprocess
 import sys
