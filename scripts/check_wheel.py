@@ -95,7 +95,8 @@ def artefacts(folder: Path) -> tuple[Path, Path]:
 
 def pip(place: Place, *args: object, **more: str) -> str:
     """The only step with a network; also without a compiler."""
-    environment = os.environ | place.environment(**more) | {"PIP_CACHE_DIR": pip_cache()}
+    around = {key: value for key, value in os.environ.items() if key not in ("CC", "CXX", "PYTHONPATH")}
+    environment = around | place.environment(**more) | {"PIP_CACHE_DIR": pip_cache()}
     command = [str(place.python), "-m", "pip", "--disable-pip-version-check", *map(str, args)]
     done = subprocess.run(command, env=environment, cwd=place.folder, capture_output=True, text=True)
     if done.returncode:
@@ -158,7 +159,7 @@ def check_tests(place: Place) -> None:
 
 def tested(place: Place, files: Sequence[str], **more: str) -> str:
     """The last line of pytest. Tests that would be skipped for want of a pass have none to want."""
-    said = place.alone(place.python, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", *files, **more)
+    said = place.alone(place.python, "-m", "pytest", "-n", "2", "-rs", "-p", "no:cacheprovider", *files, **more)
     last = said.strip().splitlines()[-1]
     if "it is left to XLA here" in said or "passed" not in last:
         sys.exit(f"nothing was tested: {said[-2000:]}")
