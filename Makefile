@@ -59,7 +59,7 @@ soak: $(FULL)
 
 # every table, figure and number of the docs that came from a run, from experiment files; hours, goes on where it was
 results: $(FULL)
-	$(BIN)/python scripts/results.py
+	$(BIN)/python scripts/make_results.py
 
 # wheel with compiled passes, sdist, checksums, bill of materials and the changelog's section, in dist/
 release: $(FULL)

@@ -141,7 +141,7 @@ def clipped_by(place: Place, **more: str) -> str:
     shutil.rmtree(out, ignore_errors=True)
     place.alone(place.python.with_name("fedsofim"), *RUN, "--out", out, **more)
     found = json.loads((out / "result.json").read_text())
-    return found["environment"]["clipped sums"]
+    return found["versions"]["clipped sums"]
 
 
 def check_tests(place: Place) -> None:

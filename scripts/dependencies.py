@@ -60,7 +60,7 @@ def public_version(package: importlib.metadata.Distribution) -> str:
 
 def licence(package: importlib.metadata.Distribution) -> str:
     """As its own metadata has it."""
-    about = package.metadata
-    classified = [c.rpartition(" :: ")[2] for c in about.get_all("Classifier", []) if c.startswith("License ::")]
-    stated = about.get("License-Expression") or next(iter(classified), "") or about.get("License") or ""
-    return stated.strip().partition("\n")[0][:80] or "not stated"
+    about = package.metadata.json
+    classified = [c.rpartition(" :: ")[2] for c in about.get("classifier", []) if c.startswith("License ::")]
+    stated = about.get("license_expression") or next(iter(classified), "") or about.get("license") or ""
+    return str(stated).strip().partition("\n")[0][:80] or "not stated"

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import make_results as results
 import pytest
-import results
 from results_list import ELSEWHERE, RESULTS, Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,7 +78,7 @@ def test_without_its_data_a_result_is_skipped_with_a_sentence(places, capsys):
 
 @pytest.mark.slow
 def test_the_list_is_printed(tmp_path: Path):
-    command = [sys.executable, ROOT / "scripts" / "results.py", "--dry-run", "--runs", tmp_path]
+    command = [sys.executable, ROOT / "scripts" / "make_results.py", "--dry-run", "--runs", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert all(r.name in done.stdout for r in RESULTS)
     assert "nobody recorded" in done.stdout

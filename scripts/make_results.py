@@ -2,9 +2,9 @@
 
 The list of them is scripts/results_list.py.
 
-    python scripts/results.py --dry-run                       what there is, what is skipped and why, how long it takes
-    python scripts/results.py --only paper-cifar10-noniid     one of them; --only may be given several times
-    python scripts/results.py --features ../shared/data --published ../shared/published --tables runs/tables
+    python scripts/make_results.py --dry-run                       what there is, what is skipped and why, how long it takes
+    python scripts/make_results.py --only paper-cifar10-noniid     one of them; --only may be given several times
+    python scripts/make_results.py --features ../shared/data --published ../shared/published --tables runs/tables
 
 What is done is noted in RUNS/done.jsonl with a digest of the code and of what it read, and is not done again until one
 of these changes. Inside, experiments go on where their own journals end: stop it at any time. What needs data that is
@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
     given = parser.parse_args()
     names = [r.name for r in RESULTS]
     for name in set(given.only or []) - set(names):
-        parser.error(unknown("result", name, names))
+        parser.error(str(unknown("result", name, names)))
     return given
 
 
