@@ -114,7 +114,7 @@ def check_wheel(place: Place, wheel: Path) -> None:
     if "linux" not in wheel.name or wheel.name.endswith("-any.whl"):
         sys.exit(f"{wheel.name}: has no compiled passes, or its tag does not say so")
     subprocess.run([place.outer, "-m", "venv", place.folder / "env"], check=True)
-    pip(place, "install", wheel, *TOOLS)
+    pip(place, "install", "--no-compile", wheel, *TOOLS)
     version = place.alone(place.python, "-V").strip()
     look = "import shutil; print(*filter(None, map(shutil.which, ('c++', 'g++', 'clang++'))))"
     compilers = place.alone(place.python, "-c", look).strip() or "none"
