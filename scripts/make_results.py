@@ -2,7 +2,7 @@
 
 The list of them is scripts/results_list.py.
 
-    python scripts/make_results.py --dry-run                     what there is, what is skipped and why, how long it takes
+    python scripts/make_results.py --dry-run                     what there is, what is skipped and why, how long
     python scripts/make_results.py --only paper-cifar10-noniid   one of them; --only may be given several times
     python scripts/make_results.py --features ../shared/data --published ../shared/published --tables runs/tables
 
