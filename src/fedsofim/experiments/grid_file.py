@@ -18,9 +18,9 @@ from fedsofim.formats import EXPERIMENT, check
 from fedsofim.methods import spelled
 from fedsofim.tasks import NUMBERS, Task, task_of
 
-_KEYS = ("format", "name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", 
-         "rounds", "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout", "clients_from",
-         "standardize", "task", "target_range", "huber", "person_column", *WHOM)  # fmt: skip
+_KEYS = ("format", "name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta",
+         "rounds", "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout",
+         "clients_from", "standardize", "task", "target_range", "huber", "person_column", *WHOM)  # fmt: skip
 _OWN = ("method", "sweep", "search", "recipe")  # of a method's table; all other keys are the method's settings
 
 
