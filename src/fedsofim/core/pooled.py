@@ -16,6 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fedsofim.core.adaptive_clip import AdaptiveGradient
 from fedsofim.core.audit import Program
 from fedsofim.core.clipping import GROUP
 from fedsofim.core.cohort import Carry, Cohort
@@ -25,7 +26,7 @@ from fedsofim.core.records import Records
 
 def can_pool(method: Method) -> bool:
     """Does every client of this method release one gradient at one theta, and nothing else in a round?"""
-    return type(method.client) is OneGradient  # a subclass may upload anything
+    return type(method.client) in (OneGradient, AdaptiveGradient)  # a subclass may upload anything
 
 
 def noise_gain(factors: np.ndarray, shared: bool, min_clients: int | None = None) -> float:

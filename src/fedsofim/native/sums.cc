@@ -156,13 +156,13 @@ Tile cleaned(const Problem& p, Tile tile, const Lanes* length, Bench& bench) {
 
 // Transposes a tile and measures its records; true if all have a finite length.
 bool measure(const Problem& p, const Tile& tile, Bench& bench, Lanes* length) {
-  Ints finite = Ints{} - 1;
+  Ints finite = all_of<int32_t>(-1);
   for (int64_t i = 0; i < tile.count; i += kLanes) {
     float* columns = bench.columns + i * p.width();
     const float* rows = (i + kLanes <= tile.count ? tile.rows : bench.rows) + i * p.width();
     for (int64_t k = 0; k < p.width(); k += kLanes) transpose(rows + k, p.width(), columns + k * kLanes);
     length[i / kLanes] = root(square_norm(columns, p.width()));  // what is beyond p is 0
-    finite &= length[i / kLanes] < INFINITY;
+    finite = finite & (length[i / kLanes] < all(INFINITY));
   }
   int32_t all_finite = -1;
   for (int i = 0; i < kLanes; i++) all_finite &= finite[i];
@@ -317,9 +317,9 @@ bool run_slice(const XLA_FFI_CallFrame* frame, const Problem& problem, int64_t f
 float scale_of(const float* weight, int64_t n) {
   Lanes most = {};
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) most = load(weight + i) > most ? load(weight + i) : most;
-  for (; i < n; i++) most[0] = weight[i] > most[0] ? weight[i] : most[0];
   float largest = 0;
+  for (; i + kLanes <= n; i += kLanes) most = select(load(weight + i) > most, load(weight + i), most);
+  for (; i < n; i++) largest = weight[i] > largest ? weight[i] : largest;
   for (int j = 0; j < kLanes; j++) largest = most[j] > largest ? most[j] : largest;
   float scale = largest > 0 ? ldexpf(1, ilogbf(largest)) : 1;
   return scale < largest ? 2 * scale : scale;
