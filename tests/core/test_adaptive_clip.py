@@ -146,7 +146,8 @@ def test_a_method_is_told_the_rounds_noise_and_the_clip_that_was_found_at_first(
 
 
 def test_what_it_is_not_for():
-    for quantile in (0, 1, -0.5, "half"):
+    wrong: list[Any] = [0, 1, -0.5, "half"]
+    for quantile in wrong:
         with pytest.raises(InputError, match="strictly between"):
             fs.adaptive_clip(fs.fedgd(), quantile)
     for method in (fs.make("fedavg"), fs.fedsofim(local_steps=2)):

@@ -98,7 +98,8 @@ def test_the_noise_that_kronecker_takes_off_is_the_noise_that_is_there():
     def left(noise_std: jax.Array) -> jax.Array:
         transform = scale_by_kronecker(RHO, BETA, noise_std=noise_std, memory=0.999)
         update = lambda state, g: (transform.update(g, state)[1], None)  # noqa: E731
-        return jax.lax.scan(update, transform.init(signal), jnp.stack(averaged))[0].left / (1 - 0.999**400)
+        end: Any = jax.lax.scan(update, transform.init(signal), jnp.stack(averaged))[0]
+        return end.left / (1 - 0.999**400)
 
     known, unknown = (np.asarray(m) - signal @ signal.T for m in jax.jit(jax.vmap(left))(jnp.array([sigma, 0.0])))
     assert np.trace(known) == pytest.approx(0.0, abs=0.9)
