@@ -1,8 +1,8 @@
 """Numbers on pages that came from a run are those in the files (tests/support/quoted.py says how a page marks them).
 
 Covered in full: README.md (every number in it that has decimals), docs/performance.md (rendered again from its files)
-and docs/soak.md (the same). By their marks: the tables of docs/paper.md, docs/recipe.md, docs/results/README.md (tuned) and
-docs/methods.md (published). Not covered, since their numbers are in no file of docs/: docs/models.md, docs/tasks.md
+and docs/soak.md (the same). By their marks: the tables of docs/paper.md, docs/recipe.md, docs/results/README.md (tuned)
+and docs/methods.md (published). Not covered, since their numbers are in no file of docs/: docs/models.md, docs/tasks.md
 (tests train them), docs/node.md, docs/coordinator.md, docs/audit.md, docs/fuzzing.md, docs/mutation.md, docs/theory.md,
 the step sizes of docs/methods.md, and the prose of docs/results/README.md.
 """
