@@ -38,7 +38,8 @@ def test_the_same_from_a_frame_and_from_clients_files(tmp_path: Path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv(visits(tmp_path / "v.csv"))
     of_file, of_frame = fs.load(tmp_path / "v.csv", person="who"), fs.Dataset.from_frame(frame, person="who")
-    assert of_file.person is not None and np.array_equal(of_file.person, of_frame.person)
+    assert of_file.person is not None and of_frame.person is not None
+    assert np.array_equal(of_file.person, of_frame.person)
     (tmp_path / "sites").mkdir()
     for site in ("a", "b"):
         visits(tmp_path / "sites" / f"{site}.csv")

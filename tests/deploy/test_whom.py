@@ -25,8 +25,21 @@ from fedsofim.errors import InputError, Refused
 from fedsofim.methods import make
 from fedsofim.simulation.simulator import simulate
 from fedsofim.simulation.training import plan_for
+from hospital import write_schema, write_table
 from node_sums import introduced
-from nodes import REHEARSAL, SMALL, asked, finish, make_nodes, refusal, spent, start, started, with_terms
+from nodes import (
+    REHEARSAL,
+    SMALL,
+    asked,
+    finish,
+    make_nodes,
+    refusal,
+    spent,
+    start,
+    started,
+    table_node,
+    with_terms,
+)
 
 PERSON = np.array([f"p{i % 13}" for i in range(len(SMALL.dataset.y_train))])  # at each client two or three of a person
 PERSONS: Split = replace(SMALL, dataset=replace(SMALL.dataset, person=PERSON)).protecting("person", 2)
@@ -158,6 +171,14 @@ def test_a_policy_says_whom_and_how_many_of_theirs_count(tmp_path: Path):
         hello(nobody)
     with pytest.raises(InputError, match="records-per-person"):
         started([node], unit="person")
+
+
+def test_a_table_is_laid_out_by_the_schemas_column_of_persons(tmp_path: Path):
+    table, schema = write_table(tmp_path / "a.csv", 30), write_schema(tmp_path / "schema.toml")
+    node = saying(table_node(tmp_path / "n", table, schema, "n0", epsilon=100.0), "person", 2)
+    assert (hello(node)["size"], len(read_data(node).y)) == (15, 30)  # two records for each patient
+    now = started([node], rounds=1, epsilon=50.0, **WHOM)
+    assert now.job.places == 2 and consider(node, now.job)["epsilon"] == pytest.approx(50.0, rel=1e-6)
 
 
 # --- what is told -------------------------------------------------------------------------------------------

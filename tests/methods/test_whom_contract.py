@@ -30,7 +30,7 @@ from method_helpers import blobs
 
 HEAVYBALL = str(Path(__file__).resolve().parents[2] / "examples" / "heavyball.py")
 METHODS = [*methods.names(), HEAVYBALL]
-ONE_GRADIENT = ("fedgd", "fedsofim", "fedadam", "fedyogi")
+ONE_GRADIENT = ("fedgd", "fedsofim", "fedadam", "fedyogi", "ftrl")
 ROUNDS, RATE = 2, 0.5
 UNITS = ("record", "person", "client")
 TAKING_PART: dict[str, dict[str, Any]] = {"all": {}, "in turn": {"participants": 2}, "batch": {"batch_rate": RATE}}

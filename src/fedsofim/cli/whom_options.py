@@ -27,6 +27,10 @@ class WhomOptions:
     ] = None
     batch_rate: Annotated[float, typer.Option(help="Part of the records in a gradient, drawn in secret.")] = 1.0
 
+    client_rate: Annotated[
+        float, typer.Option(help="Part of the clients in a round, drawn in secret; under --trust secure-sum.")
+    ] = 1.0
+
     def protecting(self, dealt: Split) -> Split:
         """The split with the unit that was asked for."""
         return dealt.protecting(cast(Unit, self.unit), self.records_per_person)

@@ -4,7 +4,7 @@
 smaller: what was mu-GDP for one is k·mu-GDP for k, and no less can be said of the worst case (all k alike). Where the k
 are at several clients, client i sees k_i of them, and Σ (k_i·mu)² <= (k·mu)².
 
-**Sampled records.** Two bounds, of which the smaller counts:
+**Sampled records, or clients that take part by chance.** Two bounds, of which the smaller counts:
 * as if all were read: which of the k take part is a mixture, and no draw reveals more than the one that takes all k
   (sampled.py has that argument for one);
 * one after another: k replacements of one record each. If each is (e, d)-DP, P(S) <= e^(k·e)·Q(S) + d·Σ_{j<k} e^(j·e),
@@ -32,8 +32,8 @@ def epsilon_for_group(charges: Sequence[Charge], multipliers: Mapping[Any, float
     """
     expect_whole("the records of a person", k, 1)
     closer = {site: multiplier / k for site, multiplier in multipliers.items()}
-    whole = spent([replace(c, sample=1.0) for c in charges], closer, delta)
-    if k == 1 or all(c.sample == 1 for c in charges):
+    whole = spent([replace(c, sample=1.0, attendance=1.0) for c in charges], closer, delta)
+    if k == 1 or all(c.chance == 1 for c in charges):
         return spent(charges, closer, delta)
     return min(whole, _one_by_one(lambda d: spent(charges, multipliers, d), delta, k))
 

@@ -29,6 +29,7 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
         "protects": PROTECTED[p.unit],
         "participants": p.participants,
         "batch_rate": p.batch_rate,
+        "client_rate": p.client_rate,
         "trust": p.trust,
         "weights": p.weights,
         "note": p.method.note,
@@ -59,6 +60,7 @@ def _entry(p: Plan, c: Charge, std: float) -> dict[str, Any]:
         "charged_as": c.charged,
         **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
         "sampled": c.sample,
+        "attendance": c.attendance,
         "share": c.share,
         "of_mu2": _part(p, c, multiplier),
     }

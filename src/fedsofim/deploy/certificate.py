@@ -18,6 +18,8 @@ from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.signatures import fingerprint, is_signed, signed, trouble_with
 from fedsofim.errors import InputError, is_number
 from fedsofim.files import write_text
+from fedsofim.formats import CERTIFICATE
+from fedsofim.formats import check as check_format
 from fedsofim.protection import PROTECTED, weakest
 
 ACCOUNTING = (
@@ -163,14 +165,17 @@ def _cost(epsilon: float | str, delta: float | None = None) -> str:
 def read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        sane = document["certificate"] == 1 and isinstance(document["clients"], dict)
+        check_format(CERTIFICATE, document, path)
+        clients = document["clients"]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: not a certificate ({error})") from error
-    if not sane:
-        raise InputError(f"{path}: a certificate of another version")
-    for name, claimed in document["clients"].items():
+    if not isinstance(clients, dict):
+        raise InputError(f"{path}: not a certificate: its clients are no table")
+    for name, claimed in clients.items():
         if not sound(claimed):
             raise InputError(f"{path}: the statement of {name} is damaged")
     return document

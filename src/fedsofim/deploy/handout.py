@@ -20,6 +20,8 @@ from fedsofim.deploy.policy import check_lists_classes
 from fedsofim.errors import InputError
 
 _POLICY = """# What this node allows. Read for every request; change it at any time. Paths are relative to this file.
+format = 1
+
 [node]
 name = "{name}"
 {data}

@@ -1,5 +1,7 @@
 """What a node's operator allows: one TOML file, written by the operator and read anew for every request.
 
+format = 1                      # of this file; left out, it is 1
+
 [node]
 name = "hospital-1"
 data = "records.csv"            # a table (.csv, .tsv, .parquet) by its schema; or .npz with x and y
@@ -49,6 +51,7 @@ from fedsofim.deploy.account import Account, Bounds
 from fedsofim.deploy.installed import is_installed
 from fedsofim.deploy.sane import is_name
 from fedsofim.errors import InputError, is_whole, unknown
+from fedsofim.formats import POLICY, check
 from fedsofim.methods import names
 from fedsofim.protection import UNITS, Unit
 from fedsofim.tasks import CLASSES
@@ -134,6 +137,8 @@ def read_policy(path: str | Path) -> Policy:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from error
+    check(POLICY, document, path)
+    document.pop(POLICY.key, None)
     values = {k: v for section in _FIELDS for k, v in _section(path, document, section).items()}
     peers = document.pop("peers", {})
     if not isinstance(peers, dict) or not all(isinstance(v, str) for v in peers.values()):

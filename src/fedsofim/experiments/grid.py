@@ -184,8 +184,9 @@ class Point:
         What was added later counts only where it is used, so that older rows keep their ids.
         """
         code = {"method": method_identity(self.method), "model": model_identity(self.model, self.model_settings)}
-        later = {"standardize": None, "model_settings": {}, "whom": asdict(EVERY_RECORD)}
-        plain = {k: v for k, v in self.plain().items() if k != "place" and (k not in later or v != later[k])}
+        later = {"standardize": None, "model_settings": {}, "whom": EVERY_RECORD.plain()}
+        whole = self.plain() | {"whom": self.whom.plain()}
+        plain = {k: v for k, v in whole.items() if k != "place" and (k not in later or v != later[k])}
         return hashlib.sha256(json.dumps(plain | code, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

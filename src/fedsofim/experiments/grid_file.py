@@ -14,18 +14,20 @@ from fedsofim.experiments.grid import Entry, Experiment, Partition, Standardize
 from fedsofim.experiments.reading import Reading
 from fedsofim.experiments.whom import KEYS as WHOM
 from fedsofim.experiments.whom import Whom, whoms_of
+from fedsofim.formats import EXPERIMENT, check
 from fedsofim.methods import spelled
 from fedsofim.tasks import NUMBERS, Task, task_of
 
-_KEYS = ("name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta", "rounds",
-         "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout", "clients_from",
-         "standardize", "task", "target_range", "huber", "person_column", *WHOM)  # fmt: skip
+_KEYS = ("format", "name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta",
+         "rounds", "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout",
+         "clients_from", "standardize", "task", "target_range", "huber", "person_column", *WHOM)  # fmt: skip
 _OWN = ("method", "sweep", "search", "recipe")  # of a method's table; all other keys are the method's settings
 
 
 def read_experiment(path: Path) -> Experiment:
     """The experiment a TOML file describes; `tuned`, datasets and Python files are found relative to that file."""
     table = read_toml(path)
+    check(EXPERIMENT, table, path)
     _known(f"key in {path.name}", table, _KEYS)
     table = _with_clients(path, table)
     for needed in ("datasets", "epsilons"):

@@ -153,6 +153,7 @@ def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
         preparation=None if point.standardize is None else point.standardize.steps(),
         participants=point.whom.participants,
         batch_rate=point.whom.batch_rate,
+        client_rate=point.whom.client_rate,
     )
     return training.planned(split, point.budget, recipe=point.recipe, trust=point.trust, given=given)[0], hyper
 

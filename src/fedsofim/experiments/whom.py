@@ -2,14 +2,15 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
 from fedsofim.protection import Unit, check_unit
 
-KEYS = ("unit", "records_per_person", "participants", "batch_rate")
+KEYS = ("unit", "records_per_person", "participants", "batch_rate", "client_rate")
+RATES = ("batch_rate", "client_rate")
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Whom:
     records_per_person: int | None = None
     participants: int | None = None
     batch_rate: float = 1.0
+    client_rate: float = 1.0
 
     def __post_init__(self) -> None:
         check_unit(self.unit)
@@ -36,8 +38,13 @@ class Whom:
             f"{self.unit}{of}": self.unit != "record",
             f"{self.participants} a round": self.participants is not None,
             f"batch {self.batch_rate:g}": self.batch_rate != 1,
+            f"clients by {self.client_rate:g}": self.client_rate != 1,
         }
         return ", ".join(words for words, said in parts.items() if said)
+
+    def plain(self) -> dict[str, Any]:
+        """For a run's id: what was added later counts only where it is used."""
+        return {k: v for k, v in asdict(self).items() if k != "client_rate" or v != 1}
 
     def protecting(self, dealt: Split) -> Split:
         """The split with this unit."""
@@ -64,11 +71,14 @@ def whoms_of(table: Mapping[str, Any]) -> tuple[Whom, ...]:
 
 def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """TOML writes 1 where 1.0 is meant, and says of all clients or all records nothing, or "all"."""
-    found = {k: None if v == "all" and k in ("participants", "records_per_person") else v for k, v in chosen.items()}
-    rate = found.get("batch_rate", 1.0)
-    if isinstance(rate, bool) or not isinstance(rate, int | float):
-        raise InputError(f"batch_rate is {rate!r}; expected a probability")
-    return found | ({"batch_rate": float(rate)} if "batch_rate" in found else {})
+    found: dict[str, Any] = {
+        k: None if v == "all" and k in ("participants", "records_per_person") else v for k, v in chosen.items()
+    }
+    for key in RATES:
+        rate = found.get(key, 1.0)
+        if isinstance(rate, bool) or not isinstance(rate, int | float):
+            raise InputError(f"{key} is {rate!r}; expected a probability")
+    return {k: float(v) if k in RATES else v for k, v in found.items()}
 
 
 def labelled(label: str, whom: Whom) -> str:
