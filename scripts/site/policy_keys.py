@@ -4,7 +4,7 @@ What each means is the comment beside it in the example that begins `deploy/poli
 """
 
 import re
-from dataclasses import fields
+from dataclasses import Field, fields
 
 from fedsofim.deploy import policy
 
@@ -44,9 +44,8 @@ def _key(key: str, types: tuple[type, ...], meant: dict[str, str]) -> list[str]:
     ]
 
 
-def _bound(field: object, meant: dict[str, str]) -> list[str]:
-    name, default = field.name, field.default
-    return [f"`{name}`", "whole number", f"{default:,}", meant.get(name, "")]
+def _bound(field: Field, meant: dict[str, str]) -> list[str]:
+    return [f"`{field.name}`", "whole number", f"{field.default:,}", meant.get(field.name, "")]
 
 
 #: Keys that the example has no line for.

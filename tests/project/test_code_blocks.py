@@ -63,6 +63,7 @@ def test_the_table_of_guesses_is_what_its_block_prints(capsys):
 
 COMMANDS = [(b, line) for b in ALL if b.lang in ("sh", "bash", "") for line in lines_of(b)]
 OURS = [(b, line) for b, line in COMMANDS if line.startswith("fedsofim ")]
+PROGRAM: click.Command = typer.main.get_command(app)
 MADE_BEFORE = {"fed/server/start-superlink.sh", "./start.sh", "./start.sh check"}  # by `federation init`
 
 
@@ -75,7 +76,7 @@ def test_every_command_in_a_block_is_one_that_the_program_takes():
 
 def refused(line: str) -> str:
     words = shlex.split(line.partition(" > ")[0])[1:]
-    command: click.Command = typer.main.get_command(app)
+    command = PROGRAM
     path = ["fedsofim"]
     while isinstance(command, click.Group) and words and words[0] in command.commands:
         path.append(words[0])

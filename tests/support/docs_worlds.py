@@ -64,7 +64,7 @@ def _photos(folder: Path) -> None:
 
 def a_number(folder: Path) -> dict[str, Any]:
     """docs/tasks.md: a table whose label is a number."""
-    x, _ = _records()
+    x, _ = _records(300)
     lines = [f"{a:.3f},{b:.3f},{100 + 20 * a:.1f}" for a, b, _ in x]
     (folder / "diabetes.csv").write_text("\n".join(["age,bmi,target", *lines]) + "\n")
     return {}
@@ -72,12 +72,10 @@ def a_number(folder: Path) -> dict[str, Any]:
 
 def visits(folder: Path) -> dict[str, Any]:
     """docs/protection.md: records that say whose they are."""
-    x, y = _records(120)
-    lines = [f"P{i // 3},{a:.3f},{b:.3f},{'ab'[k]}" for i, ((a, b, _), k) in enumerate(zip(x, y, strict=True))]
-    (folder / "visits.csv").write_text("\n".join(["who,weight,height,kind", *lines]) + "\n")
-    label = '[columns.kind]\nkind = "label"\nclasses = ["a", "b"]\n'
-    (folder / "schema.toml").write_text(f'[columns.who]\nkind = "person"\n{_SCHEMA}{label}')
-    return {"fs": fs, "data": fs.load(str(folder / "visits.csv"), schema=str(folder / "schema.toml"))}
+    x, y = _records(600)
+    rows = [f"P{i // 3},{a:.3f},{b:.3f},{'ab'[k]}" for i, ((a, b, _), k) in enumerate(zip(x, y, strict=True))]
+    (folder / "visits.csv").write_text("\n".join(["patient,weight,height,label", *rows]) + "\n")
+    return {"fs": fs}
 
 
 def a_hospitals_model(folder: Path) -> dict[str, Any]:
