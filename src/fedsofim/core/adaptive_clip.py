@@ -54,7 +54,7 @@ class AdaptiveGradient:
     state_of: Callable[[Any], ClipState] = lambda state: state  # where in the server's state it is
 
     def __call__(self, door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-        sample, noise = self.plain.sample, self.plain.mechanism(door.facts.rounds)
+        sample, noise = self.plain.sample, self.plain.mechanism(door.facts)
         total = door.gradient_and_vote(params, self.state_of(state).scale, VOTE, noise=noise, sample=sample)
         count = door.batch if sample is None else sample * door.size
         return jax.tree.map(lambda s: s / count, total), memory

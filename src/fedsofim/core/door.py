@@ -44,6 +44,7 @@ class Facts(NamedTuple):
     units: Units = AS_THEY_COME
     groups: int = 1  # of clients that take turns (participation.py): one of them answers in a round
     batch_rate: float = 1.0  # with which each record takes part in a gradient, drawn afresh and kept secret
+    attendance: float = 1.0  # with which each client takes part in a round, likewise (drawn_clients.py)
 
 
 @dataclass(frozen=True, kw_only=True)

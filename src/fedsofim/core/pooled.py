@@ -67,6 +67,12 @@ def pool(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], factors: np.
     return Records(laid(x[order]), laid(y[order]), laid(weight), np.zeros(1, np.int32))
 
 
+def whose(sizes: Sequence[int], laid: Records) -> np.ndarray:
+    """Whose each of the records is that `pool` laid out; padding is the last one's, and weighs nothing."""
+    owner = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    return np.pad(owner, (0, laid.weight.size - len(owner)), mode="edge").reshape(laid.weight.shape)
+
+
 def _tile(tile: int, records: int) -> int:
     """So that at most a sixteenth of what is laid out is padding, but for a group's.
 
