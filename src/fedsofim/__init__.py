@@ -12,8 +12,8 @@ import fedsofim.interrupts  # first, since it heeds Ctrl-C while all that follow
 # isort: split
 from importlib.metadata import version
 
-from fedsofim.core.adaptive_clip import adaptive_clip
 from fedsofim.core.budget import NO_PRIVACY, Budget
+from fedsofim.core.clip_search import adaptive_clip
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.gaussian import delta_of, epsilon_of, mu_of

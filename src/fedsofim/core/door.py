@@ -103,7 +103,7 @@ class Door:
     ):
         """Σ_j c·(sqrt(1-part)·u_j, ±sqrt(part)) + noise: gradients clipped to scale·c, in units of that, and votes.
 
-        c is the run's clip, and what the price is about; adaptive_clip.py has the argument.
+        c is the run's clip, and what the price is about; clip_search.py has the argument.
         """
         fn = with_vote(gradient_of(self._differentiable(), params), self.facts.clip, part)
         rate = self.facts.batch_rate if sample is None else sample

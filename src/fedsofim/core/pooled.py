@@ -16,8 +16,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim.core.adaptive_clip import AdaptiveGradient
 from fedsofim.core.audit import Program
+from fedsofim.core.clip_search import AdaptiveGradient
 from fedsofim.core.clipping import GROUP
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.method import Method, OneGradient

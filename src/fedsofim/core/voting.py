@@ -1,4 +1,4 @@
-"""Per-record vectors of a gradient with a vote on the clip (adaptive_clip.py), of which no gradient is formed twice.
+"""Per-record vectors of a gradient with a vote on the clip (clip_search.py), of which no gradient is formed twice.
 
 The length of a gradient is read off the parts that its clipped sum is made of (leaves.py), and its clipped form is the
 gradient of factor·loss, in which a layer's part is an outer product still. Nothing of this is trusted: whatever vector

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import optax
 
-from fedsofim.core.adaptive_clip import adaptive_clip
+from fedsofim.core.clip_search import adaptive_clip
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.mechanisms import Independent, Mechanism
 from fedsofim.core.method import Method, server_method

@@ -1,6 +1,6 @@
 """DP-FedGD: gradient descent on the mean of noisy clipped gradients, theta -= eta·G. T releases."""
 
-from fedsofim.core.adaptive_clip import adaptive_clip
+from fedsofim.core.clip_search import adaptive_clip
 from fedsofim.core.method import Method, remembered, server_method
 from fedsofim.methods._steps import check_steps, gradient_step, measured, scale_by_step
 

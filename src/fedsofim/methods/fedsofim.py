@@ -4,7 +4,7 @@ direction="momentum" is the form behind the published numbers; "gradient" is the
 keeps a proxy for each array of parameters, where the paper has one for all: a network's layers are then scaled apart.
 local_steps=K makes the step on pseudo-gradients of K noisy local steps (_local.py). curvature="rank-one" is the
 paper's; "rank-k" and "kronecker" are in _curvature.py, and release nothing more. clip_quantile: a clip that finds
-itself (core/adaptive_clip.py).
+itself (core/clip_search.py).
 """
 
 from typing import Any, Literal, get_args

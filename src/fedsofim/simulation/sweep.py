@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim import methods
-from fedsofim.core.adaptive_clip import AdaptiveGradient
 from fedsofim.core.budget import Budget
+from fedsofim.core.clip_search import AdaptiveGradient
 from fedsofim.core.clipped_sums import fused
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.method import Method, Setup

@@ -10,8 +10,8 @@ import pytest
 from dp_accounting import pld
 
 import fedsofim as fs
-from fedsofim.core.adaptive_clip import VOTE, ClipState, next_scale
 from fedsofim.core.budget import NO_PRIVACY
+from fedsofim.core.clip_search import VOTE, ClipState, next_scale
 from fedsofim.core.door import Facts
 from fedsofim.core.voting import with_vote
 from fedsofim.errors import InputError, Refused
