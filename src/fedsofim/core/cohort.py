@@ -27,7 +27,7 @@ class Cohort:
     records: Records
     sizes: jax.Array  # |D_i|; the single number 1 when pooled
     weights: jax.Array  # w_i, adding up to 1
-    stds: jax.Array  # noise std of each release site
+    stds: jax.Array  # noise std of each release site; a row for each client, where these have their own
     noise_std: jax.Array  # per coordinate of the averaged release
     key: jax.Array  # of all noise in the run
 
@@ -38,7 +38,12 @@ class Cohort:
         key = jax.random.fold_in(self.key, _GROUPS + number)
         return Cohort(records=records, sizes=sizes, weights=weights, stds=stds, noise_std=noise_std, key=key)
 
-    def inputs(self, carry: Carry, t: Any, *, memory: Any, key: Any, index: Any, size: Any) -> Inputs:
+    @property
+    def own_stds(self) -> bool:
+        """Has every client noise of its own size?"""
+        return self.stds.ndim == 2
+
+    def inputs(self, carry: Carry, t: Any, *, memory: Any, key: Any, index: Any, size: Any, stds: Any = None) -> Inputs:
         """What one client's program takes in round t."""
         return Inputs(
             params=carry.params,
@@ -49,6 +54,6 @@ class Cohort:
             size=size,
             round=t,
             noise_std=self.noise_std,
-            stds=self.stds,
+            stds=self.stds if stds is None else stds,
             records=self.records,
         )

@@ -99,7 +99,7 @@ def _step(task: Task) -> str:
     return f"from rounds, clip and noise, for {task.kind}; all else is as for classes, where it was measured"
 
 
-_SIZE = ("weights", "size: every record counts alike, which has the least noise")
+_SIZE = ("weights", "size: every record counts alike, with less noise than if every client did")
 
 
 def _unprepared() -> Choices:

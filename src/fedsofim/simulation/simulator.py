@@ -142,7 +142,7 @@ def cohort_of(plan: Plan, split: Split, key: jax.Array, pooled: bool, laid: Reco
         records=layout(plan, split, pooled) if laid is None else laid,
         sizes=_float32([1.0] if pooled else plan.sizes),
         weights=_float32(plan.client_weights),
-        stds=_float32(stds * plan.noise_gain if pooled else stds),
+        stds=_float32(stds * plan.noise_gain if pooled else plan.stds_of_each(Phase.ROUND)),
         noise_std=_float32(plan.noise_std),
         key=key,
     )
@@ -206,11 +206,12 @@ def ask_once(plan: Plan, phase: Phase, split: Split, params: Any, key: jax.Array
     Every client draws noise of its own; where the clients share it, each has so much less that the mean's is right.
     """
     share = plan.gain(phase) / noise_gain(plan.factors, shared=False)
+    stds = plan.stds_by_site(phase) * share if plan.shared(phase) else plan.stds_of_each(phase)
     cohort = Cohort(
         records=layout(plan, split, pooled=False),
         sizes=_float32(plan.sizes),
         weights=_float32(plan.client_weights),
-        stds=_float32(plan.stds_by_site(phase) * share),
+        stds=_float32(stds),
         noise_std=_float32(plan.noise_std),
         key=jax.random.fold_in(key, len(plan.sizes) + _STREAM[phase]),
     )

@@ -22,14 +22,16 @@ def in_groups(plan: Plan, split: Split, key: jax.Array, pooled: bool) -> Cohort:
         mine = [parts[i] for i in m]
         tile = plan.program.sites[0].query.tile
         each.append(pool(x, y, mine, factors, tile) if pooled else in_blocks(x, y, mine, block_size(split.units)))
-    stds = plan.stds_by_site(Phase.ROUND)
+    stds, own = plan.stds_by_site(Phase.ROUND), plan.stds_of_each(Phase.ROUND)
     gains = [g if pooled else 1.0 for g in plan.group_gains]
     sizes = [np.asarray(plan.sizes)[m] for m in plan.members]
     return Cohort(
         records=jax.device_put(Records(*(_stacked(column, axis=pooled) for column in zip(*each, strict=True)))),
         sizes=_device([[1.0]] * len(gains) if pooled else [_filled(s, most, 1.0) for s in sizes]),
         weights=_device([_filled(w, most, 0.0) for w in plan.group_weights]),
-        stds=_device([stds * g for g in gains]),
+        stds=_device(
+            [stds * g for g in gains] if pooled or own.ndim == 1 else [_filled(own[m], most, 0.0) for m in plan.members]
+        ),
         noise_std=_device([plan.sum_std * g / plan.batch_rate for g in plan.group_gains]),
         key=key,
     )
@@ -40,7 +42,7 @@ def _device(rows: Sequence) -> jax.Array:
 
 
 def _filled(row: np.ndarray, length: int, value: float) -> np.ndarray:
-    return np.concatenate([row, np.full(length - len(row), value)])
+    return np.concatenate([row, np.full((length - len(row), *row.shape[1:]), value)])
 
 
 def _stacked(arrays: Sequence[np.ndarray], axis: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedsofim.core.budget import WITHOUT
 from fedsofim.core.budget import in_words as budget_in_words
+from fedsofim.core.budgets import in_groups
 from fedsofim.protection import PROTECTED
 from fedsofim.tasks import LABELS, NUMBERS
 from fedsofim.trained.measures import SAID, in_words
@@ -85,11 +86,17 @@ def _plain(value: float | None) -> str:
 def _budget(privacy: Mapping[str, Any]) -> str:
     if privacy.get("epsilon", WITHOUT) == WITHOUT:
         return "none: it was trained without noise, and nothing is promised about any record"
-    epsilon = budget_in_words(privacy["epsilon"])
     return (
-        f"epsilon {epsilon} at delta {privacy['delta']:g}, for replacing any {_whom(privacy)}{_where(privacy)}, over "
+        f"{_epsilon(privacy)}, for replacing any {_whom(privacy)}{_where(privacy)}, over "
         f"{privacy['releases']} releases ({privacy['trust']} trust)"
     )
+
+
+def _epsilon(privacy: Mapping[str, Any]) -> str:
+    """One for all, or each client's own."""
+    if "each_client" in privacy:
+        return f"each client its own: {in_groups([(c['epsilon'], c['delta']) for c in privacy['each_client']])}"
+    return f"epsilon {budget_in_words(privacy['epsilon'])} at delta {privacy['delta']:g}"
 
 
 def _whom(privacy: Mapping[str, Any]) -> str:
