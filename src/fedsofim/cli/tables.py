@@ -152,6 +152,19 @@ def alike_clients(clients: list[dict[str, Any]]) -> list[tuple[int, int, list[di
     return [(g[0]["client"], g[-1]["client"], g) for g in groups]
 
 
+def private_search(summary: dict[str, Any]) -> None:
+    """What a private search released: its winner, one trial's ledger, and what all of it costs."""
+    search, settings = summary["search"], summary["settings"]
+    given = ", ".join(f"{k} = {v}" for k, v in settings.items()) or "its own settings"
+    out.print(f"[bold]{summary['label']}[/]: {given}", highlight=False)
+    out.print(f"score of the winner: {summary['score']}; it was the best, so it is a little too good", highlight=False)
+    out.print(f"{search['settings']} settings, {search['way']}; one trial has mu = {search['trial_mu']:.6f}, epsilon "
+              f"{search['trial_epsilon']:.6g} by itself", highlight=False)  # fmt: skip
+    out.print(f"trained again: {search['trained_again']}", highlight=False)
+    out.print("the ledger below is one trial's; the epsilon under it is of search and model together")
+    prices(summary)
+
+
 def methods(described: list[dict[str, Any]]) -> None:
     """Each method as a short paragraph: a table would cut its parameters off."""
     for m in described:

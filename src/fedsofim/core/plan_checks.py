@@ -63,8 +63,8 @@ def check_units(method: Method, unit: str, places: int | None, trust: str) -> No
 def check_budget(budget: Any) -> None:
     if not isinstance(budget, Budget | Budgets):
         raise InputError(
-            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), fs.Budgets([...]) with one for each client, "
-            "or fs.NO_PRIVACY to train without noise"
+            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), fs.Budgets([...]) with one for each client,"
+            " or fs.NO_PRIVACY to train without noise"
         )
 
 

@@ -38,7 +38,10 @@ def check_order(order: Order) -> None:
     expect_whole("clients", order.clients, 1)
     if models.unless_head(order.model, dict(order.model_settings)) is not None:
         order = replace(order, model=HEAD, model_settings=())  # it could be made; it may be for records of another form
-    start_job(order, tuple(Client(name=f"{i}", size=100, shape=(8,), classes=2) for i in range(order.clients)))
+    allowed = (order.budget.epsilon, order.budget.delta) if order.from_nodes else None
+    start_job(
+        order, tuple(Client(name=f"{i}", size=100, shape=(8,), classes=2, allows=allowed) for i in range(order.clients))
+    )
 
 
 def start_job(order: Order, clients: tuple[Client, ...]) -> JobState:
@@ -76,6 +79,9 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         classes=clients[0].classes,
         shape=clients[0].shape,
         stds={phase: plan.stds(phase) for phase in plan.programs},
+        own_stds={c.name: {phase: plan.stds(phase, i) for phase in plan.programs} for i, c in enumerate(clients)}
+        if plan.each
+        else {},
         noise_std=plan.noise_std,
         preparation=as_tables(plan.preparation),
         mean_stds={phase: plan.mean_std(phase) for phase in phases_of(plan.preparation)},

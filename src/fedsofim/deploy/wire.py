@@ -65,6 +65,7 @@ class Job:
     shape: tuple[int, ...]
     stds: Mapping[Phase, list[float]]
     noise_std: float
+    own_stds: Mapping[str, Mapping[Phase, list[float]]] = field(default_factory=dict)  # by client, if budgets differ
     model: str = HEAD
     model_settings: dict[str, Any] = field(default_factory=dict)
     preparation: list[dict[str, Any]] = field(default_factory=list)
@@ -81,6 +82,12 @@ class Job:
     @property
     def evaluation(self) -> Evaluation | None:
         return Evaluation(times=self.evaluations, share=self.evaluation_share) if self.evaluations else None
+
+    def stds_of(self, name: str) -> Mapping[Phase, list[float]]:
+        """The noise stds of one client: its own, where budgets are unequal."""
+        if self.own_stds and name not in self.own_stds:
+            raise Refused(f"the job has no noise for {name[:64]}; it is for {', '.join(self.own_stds)[:200]}")
+        return self.own_stds.get(name, self.stds)
 
     def times(self, phase: Phase) -> int:
         """How often a phase is asked for."""
@@ -118,8 +125,9 @@ def _check(job: Job) -> None:
         and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
         and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
         and number(job.clip, SMALLEST_CLIP, LARGEST_CLIP) and number(job.noise_std)
-        and isinstance(job.stds, dict) and set(job.stds) <= set(Phase)
-        and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
+        and _are_stds(job.stds) and isinstance(job.own_stds, dict) and all(map(_are_stds, job.own_stds.values()))
+        and all(map(is_name, job.own_stds)) and len(job.own_stds) in (0, job.clients)
+        and (job.trust == "local" or not job.own_stds)
         and job.trust in get_args(Trust) and job.weights in get_args(Weights)
         and (job.trust == "local" or len(job.peers) == job.clients)
         and isinstance(job.schema, str)
@@ -141,6 +149,12 @@ def _check(job: Job) -> None:
     for kind, name in kinds:
         if not is_installed(name, kind):
             raise Refused(f"the {kind} {name[:64]!r} is not installed here; a job names a {kind}, it never brings one")
+
+
+def _are_stds(given: Any) -> bool:
+    """Noise stds by phase."""
+    lists = isinstance(given, dict) and set(given) <= set(Phase) and all(isinstance(s, list) for s in given.values())
+    return lists and all(is_number(v) and 0 <= v <= STDS[1] for s in given.values() for v in s)
 
 
 class Request(NamedTuple):

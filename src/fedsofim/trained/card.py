@@ -138,7 +138,10 @@ def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
     if model.schema is not None and model.schema.leaks:
         said = [f"{' and '.join(what)} of {column}" for column, what in model.schema.leaks.items()]
         yield f"- Read off the training records, which epsilon does not cover: {_listed(said)}"
-    yield "- Not covered: what was tried before this run on the same records, such as a search for settings"
+    if "search" in privacy:
+        yield f"- Covered by the budget: the search for its settings, {privacy['search']['way']}"
+    else:
+        yield "- Not covered: what was tried before this run on the same records, such as a search for settings"
 
 
 def _public(model: "Trained") -> str:
