@@ -137,8 +137,8 @@ def test_what_is_printed_names_every_client():
     assert [c["delta"] for c in summary["each_client"]] == [1e-5, 1e-6, 1e-5, 1e-5]
     assert [line["multiplier"] for line in summary["ledger"]] == [None] and summary["sigma_g"] is None
     assert spent_in_words(p) == (
-        "each client its own: epsilon 1 (1 client) at delta 1e-06; epsilon 0.1 (1 client), 1 (1 client), 5 (1 client) at "
-        "delta 1e-05"
+        "each client its own: epsilon 1 (1 client) at delta 1e-06; epsilon 0.1 (1 client), 1 (1 client), 5 (1 client) "
+        "at delta 1e-05"
     )
     assert spent_in_words(p) in p._repr_html_() and "each client its own" in repr(p)
 

@@ -1,4 +1,4 @@
-"""Each node's policy is its budget: nodes of different caps in one job, each at its own noise and within its own cap."""
+"""Each node's policy is its budget: nodes of different caps in one job, each at its own noise, within its own cap."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -69,7 +69,7 @@ def test_what_is_left_after_a_job_is_what_the_next_one_gets(capped: list[Policy]
 def test_the_simulators_plan_prices_and_noise(capped: list[Policy]):
     """Equal to the simulator in price, in noise by client, and in the law of what a node adds."""
     now = job(capped, rounds=2)
-    budgets = Budgets([b for b in now.plan.budget.each])
+    budgets = Budgets(now.plan.budget.each)
     plan = plan_for(SMALL, make("fedgd"), budgets, 2)
     assert now.plan.epsilons == plan.epsilons and now.plan.noise_std == plan.noise_std
     for i, node in enumerate(capped):
@@ -108,7 +108,7 @@ def test_a_node_prices_its_own_noise_and_nobody_elses(capped: list[Policy]):
     now = job(capped)
     own = dict(now.job.own_stds)
     forged = Job.read(replace(now.job, own_stds={**own, "n0": own["n2"]}).text())
-    with pytest.raises(InputError, match="above the cap of 0.5"):
+    with pytest.raises(InputError, match=r"above the cap of 0\.5"):
         consider(capped[0], forged)
     gone = Job.read(replace(now.job, own_stds={**{k: v for k, v in own.items() if k != "n0"}, "n9": own["n2"]}).text())
     assert "has no noise for n0" in refusal(capped[0], now.request()._replace(job=gone))

@@ -1,8 +1,8 @@
 """What it costs to release the best of several private runs: of all of them, or of a number of them that is drawn.
 
-One trial Q draws its settings from a public list, trains under noise, and scores the model by a noisy count; the best of
-K trials, with its score, is all that is released. A trial is mu-GDP whatever its settings, so its Renyi divergence of
-order a between neighbours is at most a·mu²/2 (exactly that of Gaussian noise; settings have the same law on both sides).
+One trial Q draws its settings from a public list, trains under noise, and scores the model by a noisy count; the best
+of K trials, with its score, is all that is released. A trial is mu-GDP whatever its settings, so its Renyi divergence
+of order a between neighbours is at most a·mu²/2 (that of Gaussian noise; settings have the same law on both sides).
 
 **All trials** (K = m fixed). Everything that was computed may be released: mu² adds up, sqrt(m)·mu. Exact.
 
@@ -117,7 +117,8 @@ class NegativeBinomial:
         return k
 
     def __str__(self) -> str:
-        return f"a random number of trials (negative binomial, eta {self.eta:g}), {self.mean:g} in the mean"
+        law = "logarithmic" if self.eta == 0 else f"negative binomial, eta {self.eta:g}"
+        return f"a random number of trials ({law}), {self.mean:g} in the mean"
 
 
 @dataclass(frozen=True)

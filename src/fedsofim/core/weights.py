@@ -12,8 +12,8 @@ the weights that average independent measurements by their precision; it is the 
 convex. The variance is then 1/Σ (|D_i|/s_i)².
 
 **Secure sum.** One sum carries one noise, of std S. A record of client i moves the sum by 2c·a_i, so its budget asks
-for S >= a_i·s_i: S = max_i a_i·s_i. For a given S the weights add up to Σ a_i·|D_i| <= S·Σ |D_i|/s_i, with equality where
-every client is at its bound, a_i = S/s_i. So the least S with weights that add up to 1 is 1/Σ (|D_i|/s_i), at
+for S >= a_i·s_i: S = max_i a_i·s_i. For a given S the weights add up to Σ a_i·|D_i| <= S·Σ |D_i|/s_i, with equality
+where every client is at its bound, a_i = S/s_i. So the least S with weights that add up to 1 is 1/Σ (|D_i|/s_i), at
 
     w_i ∝ |D_i|/s_i:
 

@@ -1,7 +1,7 @@
 """What a node's policy still allows: the budget that a job may have there, where each node's policy is its budget.
 
-The ledger's releases compose to mu, the cap is worth mu_cap at the policy's delta, and a job of mu' more stays within it
-exactly if mu² + mu'² <= mu_cap². So what is left is mu' = sqrt(mu_cap² - mu²), said as an epsilon at the policy's delta.
+The ledger's releases compose to mu, the cap is worth mu_cap at the policy's delta, and a job of mu' more stays within
+it exactly if mu² + mu'² <= mu_cap². So what is left is mu' = sqrt(mu_cap² - mu²), said as an epsilon at that delta.
 Releases of sampled records are counted as if they had read all, which is never less; so less may be said than is left.
 The job is priced again by the node before it begins and at every request: this number decides nothing, it only helps a
 coordinator to ask for what will be granted.

@@ -122,8 +122,8 @@ class Order:
             raise InputError(f"budgets from-nodes and epsilon {WITHOUT} contradict each other; give one of them")
         if self.trust == "secure-sum" and (self.from_nodes or self.weights == "quiet"):
             raise InputError(
-                "under secure sum nodes derive one shared noise from sizes and uniform or size weights, and price it by "
-                "their own policies; budgets from-nodes and weights quiet need trust local"
+                "under secure sum nodes derive one shared noise from sizes and uniform or size weights, and price it "
+                "by their own policies; budgets from-nodes and weights quiet need trust local"
             )
 
     @property

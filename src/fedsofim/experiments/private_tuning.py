@@ -1,11 +1,11 @@
 """`fedsofim tune --private`: a search whose whole cost is in the epsilon of the model that comes out.
 
-A trial draws settings from the list that is asked for, trains on the records that are kept, and counts right answers on
-those held out, with noise. Which records are held out is decided by their places. So a record is in one of the two parts,
-and a trial costs it the mu of that part alone; both have the same. The model of the best trial is the result: it is
-released with its settings and its noisy score, and nothing is trained again. What the best of the trials costs, and why:
-core/selection.py. The losing trials, and where it was drawn their number, are told nobody and written nowhere; so a
-stopped search cannot go on, it can only be done again, which with the same seed is the same search.
+A trial draws settings from the list that is asked for, trains on the records that are kept, and counts right answers
+on those held out, with noise. Which records are held out is decided by their places. So a record is in one of the two
+parts, and a trial costs it the mu of that part alone; both have the same. The model of the best trial is the result: it
+is released with its settings and its noisy score, and nothing is trained again. What the best of the trials costs, and
+why: core/selection.py. The losing trials, and where it was drawn their number, are told nobody and written nowhere; so
+a stopped search cannot go on, it can only be done again, which with the same seed is the same search.
 """
 
 import json
@@ -135,8 +135,8 @@ def search_privately(
         progress.at(min(done, job.way.mean))
     if best is None:
         raise InputError(
-            "the number of trials was drawn, and it was none: nothing was trained. The budget is spent all the same, since "
-            "another draw would be another search"
+            "the number of trials was drawn, and it was none: nothing was trained. The budget is spent all the same, "
+            "since another draw would be another search"
         )
     return _released(job, best)
 
@@ -170,7 +170,9 @@ def _trial(job: Job, kept: Split, rows: np.ndarray, entry: Entry, settings: Sett
     if not all_finite(params):
         score = replace(score, accuracy=-math.inf)
     plain = replace(plan, method=make(entry.method, used, job.budget.epsilon))
-    run = Run(plan=plain, split=kept, seed=seed, params=params, trace=trace, seconds=0.0, chosen=chosen, prepared=made)
+    run = Run(
+        plan=plain, split=kept, seed=job.seed, params=params, trace=trace, seconds=0.0, chosen=chosen, prepared=made
+    )
     return Tried(entry=entry, settings=settings, score=score, run=run)
 
 
@@ -201,7 +203,7 @@ def ledger_of(job: Job, plan: Plan) -> dict[str, Any]:
         "trials_in_the_mean": job.way.mean,
         "trial_mu": job.mu,
         "trial_epsilon": job.trial.epsilon,
-        "score": "a noisy count of right answers on held-out training records, at the same mu",
+        "scored_by": "a noisy count of right answers on held-out training records, at the same mu",
         "trained_again": "nothing: the model is the best trial's own, trained without the held-out records",
     }
     return {**trial, "epsilon": job.epsilon, "delta": job.budget.delta, "mu": None, "search": search}
@@ -212,7 +214,8 @@ def write_found(found: Found, out: Path, folder: Path) -> None:
     label, ledger = found.entry.label, found.ledger
     lines = [
         f"# Settings chosen by `fedsofim tune --private`: {ledger['search']['way']}.",
-        f"# Search and model together: epsilon {ledger['epsilon']:.6g} at delta {ledger['delta']:g}. The model is in {folder.name}/.",
+        f"# Search and model together: epsilon {ledger['epsilon']:.6g} at delta {ledger['delta']:g}.",
+        f"# The model is in {folder.name}/.",
         "# Training anew with these settings on the same records is another run, which costs its own epsilon.",
         "",
         f'[methods."{label}"]',
