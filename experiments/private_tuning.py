@@ -7,6 +7,7 @@ Same records, same total epsilon; test accuracy. Writes docs/results/private-tun
 
 import csv
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from fedsofim.experiments.tuning import Search, Trials, Tuning, best, held_out
 
 HERE = Path(__file__).resolve().parent
 FILE, OUT = HERE / "private-tuning.toml", HERE.parent / "docs" / "results" / "private-tuning"
-EPSILONS = (2.0, 5.0, 10.0)
+EPSILONS = (2.0, 5.0)
 
 
 def main(seeds: int) -> None:
@@ -39,9 +40,7 @@ def _ways(experiment, split, grid, epsilon, seed):
     search, (entry,) = Search("grid", 40, seed, 0.1), experiment.entries
     untuned = fs.train(split, budget=Budget(epsilon), seed=seed)
     yield "untuned", untuned.final_accuracy, "", ""
-    scratch = Path(f"/tmp/budgets/trials-{epsilon}-{seed}.jsonl")
-    scratch.parent.mkdir(exist_ok=True)
-    scratch.unlink(missing_ok=True)
+    scratch = Path(tempfile.mkdtemp()) / "trials.jsonl"
     winner = best(Tuning(experiment, search, held_out(split, search), Trials(scratch)), entry, epsilon, grid)
     chosen = fs.make("fedsofim", {**dict(untuned.chosen.settings), **winner.settings})
     run = fs.train(split, chosen, Budget(epsilon), seed=seed)
@@ -56,7 +55,7 @@ def _write(rows) -> None:
     with (OUT / "rows.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["epsilon", "seed", "way", "test accuracy", "settings", "search"])
-        writer.writerows(rows)
+        writer.writerows([*row[:3], f"{row[3]:.4f}", *row[4:]] for row in rows)
     ways = list(dict.fromkeys(row[2] for row in rows))
     lines = ["| ε of everything | " + " | ".join(ways) + " |", "|---|" + "--:|" * len(ways)]
     for epsilon in EPSILONS:
