@@ -5,7 +5,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SMALL := .venv/.installed
 FULL := .venv/.installed-with-tools
 
-.PHONY: install demo test test-fast lint format bench fuzz mutate soak clean
+# make install LOCKED=1: the versions that were tested together (requirements-dev.lock, remade by make lock)
+VERSIONS := $(if $(LOCKED),-c requirements-dev.lock)
+
+.PHONY: install demo docs test test-fast lint format bench fuzz mutate soak results release check-release lock clean
 install: $(FULL)
 
 $(SMALL): pyproject.toml
@@ -15,11 +18,16 @@ $(SMALL): pyproject.toml
 
 $(FULL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) -e ".[dev,parquet,flower,mlflow,onnx,sklearn,tensorboard,flax,equinox,keras]"
+	$(PIP) $(VERSIONS) -e ".[dev,parquet,flower,docs,mlflow,onnx,sklearn,tensorboard,flax,equinox,keras]"
 	touch $(SMALL) $(FULL)
 
 demo: $(SMALL)
 	$(BIN)/fedsofim demo --out demo
+
+# site/, to be opened as files: warnings are errors, every link is looked up
+docs: $(FULL)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/python scripts/site/check.py site
 
 # four workers on two cores: one of them mostly waits for a federation, and a busy machine gives each its share
 test: $(FULL)
@@ -54,5 +62,20 @@ mutate: $(FULL)
 soak: $(FULL)
 	$(BIN)/python scripts/soak.py --minutes 20 --page docs/soak.md
 
+# every table, figure and number of the docs that came from a run, from experiment files; hours, goes on where it was
+results: $(FULL)
+	$(BIN)/python scripts/make_results.py
+
+# wheel with compiled passes, sdist, checksums, bill of materials and the changelog's section, in dist/
+release: $(FULL)
+	$(BIN)/python scripts/release.py
+
+# what is in dist/, installed without compiler and used without network; the whole demo too
+check-release: $(FULL)
+	$(BIN)/python scripts/check_wheel.py --dist dist --demo
+
+lock: $(FULL)
+	$(BIN)/python scripts/lock.py
+
 clean:
-	rm -rf .venv demo runs .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv demo dist runs site .pytest_cache .ruff_cache .import_linter_cache

@@ -67,13 +67,20 @@ int main() {
     each([](int i) { length[i / kLanes] = root(square_norm(columns + i * kFeatures, kFeatures)); });
   });
   double first = seconds([&] {
-    each([](int i) { logits<kClasses>(columns + i * kFeatures, kFeatures, theta, kClasses, z + i, kTile); });
+    each([](int i) {
+      in_shares(kClasses, [=](int64_t c, int64_t w) {
+        with_constant(w, Logits{columns + i * kFeatures, theta + c, kFeatures, kClasses, kTile, z + c * kTile + i});
+      });
+    });
   });
   double middle = seconds([&] {
     each([](int i) { residuals(z + i, kTile, kClasses, label + i, weight + i, length[i / kLanes], 10.0f); });
   });
   double second = seconds([&] {
-    Outer{rows, z, kTile, kTile, kFeatures, {nullptr, sums, true, true}}.run<kClasses>();
+    in_shares(kClasses, [](int64_t c, int64_t w) {
+      const Group g = {nullptr, sums + c * kFeatures, true, true};
+      with_constant(w, Outer{rows, z + c * kTile, kTile, kTile, kFeatures, g});
+    });
   });
   printf("{\"multiplications\": %.9f, \"transposing a tile\": %.9f, \"norms |x|\": %.9f, \"X·θ\": %.9f, "
          "\"softmax, label, norms |r|, clipping\": %.9f, \"XᵀR\": %.9f}\n",

@@ -95,6 +95,7 @@ def test_what_is_saved_says_everything(call, tmp_path):
     assert result["labels"] == list(range(10))
     assert list(result["accuracy_by_round"]) == ["1", "2", "3"]
     assert result["versions"]["fedsofim"] and result["versions"]["jax"]
+    assert result["versions"]["clipped sums"].startswith(("shipped", "compiled here", "XLA ("))
     assert np.sum(result["confusion"]) == 360
     assert call(*QUICK, "--out", tmp_path / "m").returncode == 2
     assert call(*QUICK, "--out", tmp_path / "m", "--force").returncode == 0

@@ -62,6 +62,11 @@ def test_a_run_without_noise_for_some_is_refused():
                   budget=UNEQUAL, rounds=70)  # fmt: skip
 
 
+def test_what_is_not_priced_for_unequal_budgets_is_refused():
+    with pytest.raises(Refused, match="what each then spends is not priced"):
+        plan(trust="secure-sum", client_rate=0.5)
+
+
 def test_equal_budgets_are_the_plan_they_were():
     same, one = plan(budget=Budgets.of([2, 2, 2, 2])), plan(budget=Budget(2.0))
     assert same.budget == one.budget and same.multipliers == one.multipliers and not same.each

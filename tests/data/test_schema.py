@@ -143,7 +143,7 @@ def test_wrong_schemas_are_told(column, said):
 
 
 def test_other_formats_of_schemas_are_refused():
-    with pytest.raises(InputError, match="is of format 2; this version of fedsofim reads format 1"):
+    with pytest.raises(InputError, match="is a schema of format 2; this version of fedsofim reads format 1"):
         schema_of({"format": 2, "columns": {"a": {"kind": "number"}}})
 
 

@@ -96,6 +96,8 @@ def test_a_trial_beyond_its_price_is_an_error():
 def test_one_release_one_budget(described):
     with pytest.raises(InputError, match="one of each"):
         planned_search(replace(described[0], epsilons=(1.0, 5.0)), SEARCH, GRID, 3)
+    with pytest.raises(InputError, match="one budget"):
+        planned_search(replace(described[0], entries=(Entry("A", "fedgd", epsilons="1,rest"),)), SEARCH, GRID, 3)
 
 
 def test_parts_do_not_meet_and_no_record_decides_them():

@@ -84,7 +84,7 @@ def test_a_machine_without_a_compiler_trains_all_the_same(tmp_path):
     environment = os.environ | {"CXX": "a-compiler-that-is-not-there", "FEDSOFIM_CACHE": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("no C++ compiler") and done.stderr == ""
+    assert "no C++ compiler" in done.stdout and done.stderr == ""
 
 
 @pytest.mark.slow

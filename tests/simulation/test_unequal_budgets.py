@@ -56,7 +56,7 @@ def test_every_client_draws_its_own_noise(groups):
     plan = make_plan(stranger(only_noise), HEAD, sizes=data.sizes, shape=(60,), classes=12, budget=OWN, rounds=2,
                      participants=groups)  # fmt: skip
     cohort = cohort_of(plan, data, jax.random.key(3), pooled=False)
-    here = cohort if groups is None else cohort.group(1)
+    here = cohort if groups is None else cohort.group(1, made_by_all=False)
     clients = plan.members[0 if groups is None else 1]
     for place, i in enumerate(clients):
         alone = jnp.zeros(len(here.sizes), jnp.float32).at[place].set(1.0)

@@ -103,6 +103,8 @@ def prices(summary: dict[str, Any]) -> None:
         table.add_row(c["what"], str(c["releases"]), part, cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
     out.print(table)
     _spent(summary)
+    if (group := summary.get("group")) is not None and summary["epsilon"] != WITHOUT:
+        out.print(_grouped(summary, group), highlight=False)
     std, sigma = summary.get("noise_std"), summary["sigma_g"]
     noise = [] if std is None else [f"noise per coordinate of the average = {std:.6g}"]
     noise = [*([] if sigma is None else [f"sigma_g = {sigma:.4f} (paper's convention)"]), *noise]
@@ -163,6 +165,15 @@ def private_search(summary: dict[str, Any]) -> None:
     out.print(f"trained again: {search['trained_again']}", highlight=False)
     out.print("the ledger below is one trial's; the epsilon under it is of search and model together")
     prices(summary)
+
+
+def _grouped(summary: dict[str, Any], group: dict[str, Any]) -> str:
+    """What the same ledger says of several at once (core/group.py)."""
+    whom = f"{group['size']} {summary['unit']}s" if summary["unit"] != "record" else (
+        f"a person with at most {group['size']} records, wherever they are"
+    )  # fmt: skip
+    bound = "" if summary["mu"] is not None else ", a bound"
+    return f"for {whom}: epsilon = {budget_in_words(group['epsilon'])} at delta = {summary['delta']:g}{bound}"
 
 
 def methods(described: list[dict[str, Any]]) -> None:

@@ -53,6 +53,21 @@ def check_stds(plan: "Plan") -> None:
                     accounting.check_std(site.label, std * times)
 
 
+def louder(plan: "Plan", phase: Phase) -> np.ndarray:
+    """Each client's noise over the least of any, in what a phase releases first."""
+    if not plan.each:
+        return np.ones(len(plan.sizes))
+    site = plan.programs[phase].charges[0].site
+    return np.array([m[site] for m in plan.each]) / plan.multipliers[site]
+
+
+def stds_of_each(plan: "Plan", phase: Phase) -> np.ndarray:
+    """Noise stds by site of every client that draws its own: a row for each; one for all where they are equal."""
+    if not plan.each:
+        return plan.stds_by_site(phase)
+    return np.stack([plan.stds_by_site(phase, i) for i in range(len(plan.sizes))])
+
+
 def hidden_by(plan: "Plan") -> dict[Any, np.ndarray]:
     """By site, the multiplier that hides each client's records: its own, or that of the sum it is in."""
     out, of_each = {}, plan.each or [plan.multipliers] * len(plan.sizes)

@@ -11,21 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.core import accounting
+from fedsofim.core import accounting, plan_checks
 from fedsofim.core.accounting import Charge
 from fedsofim.core.audit import Program
 from fedsofim.core.budgets import AnyBudget, each_of, simplest
 from fedsofim.core.door import Facts
-from fedsofim.core.each_client import calibrated, check_stds, hidden_by, mu_of_each, spent_by_each
+from fedsofim.core.each_client import calibrated, check_stds, hidden_by, louder, mu_of_each, spent_by_each
 from fedsofim.core.evaluation import Evaluation
+from fedsofim.core.group import epsilon_for_group
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, is_linear
-from fedsofim.core.participation import groups_of_clients, largest_group, members
+from fedsofim.core.participation import attendance_of, groups_of_clients, largest_group, members
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan_checks import Trust, check_noise, check_run, check_trust, check_units
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.preparation import Step, units_of
-from fedsofim.core.programs import Public, check_preparation, read_programs, shape_after
+from fedsofim.core.programs import Public, check_preparation, made_by_all, read_programs, shape_after
 from fedsofim.core.records import block_shape
 from fedsofim.core.site import MAX_SITES
 from fedsofim.core.weights import Weights, weights_of
@@ -37,8 +38,7 @@ from fedsofim.tasks import Task
 class Plan:
     """A priced run. Under NO_PRIVACY there is no noise at all, and epsilon is infinite.
 
-    Where clients have budgets of their own, what is said without naming a client is of the one with the least noise:
-    `multipliers`, `stds`, and the largest `epsilon`, `delta` and `mu` of any.
+    Of unequal budgets: what names no client is of the least noise, and the largest `epsilon`, `delta` and `mu` of any.
     """
 
     method: Method
@@ -57,6 +57,7 @@ class Plan:
     unit: Unit = "record"  # whom the epsilon protects; `sizes` count these
     participants: int | None = None  # of the clients in a round; None: all (participation.py)
     batch_rate: float = 1.0  # of the records in a gradient
+    client_rate: float = 1.0  # of the clients in a round, by chance (drawn_clients.py)
     task: Task = Task()
     min_clients: int | None = None  # how many a secure sum can do with; None: it needs all of them
     each: tuple[Mapping[Any, float], ...] = ()  # multipliers of each client, where budgets are unequal
@@ -103,6 +104,10 @@ class Plan:
             return max(self.epsilons)
         return accounting.spent(self.ledger, self.multipliers, self.delta) if self.budget.private else math.inf
 
+    def epsilon_for_group(self, k: int) -> float:
+        """What the run says of k units at once, as of a person with at most k records that are protected one by one."""
+        return epsilon_for_group(self.ledger, self.multipliers, self.delta, k) if self.budget.private else math.inf
+
     @property
     def epsilons(self) -> tuple[float, ...]:
         """The same for each client, from its own noise, at its own budget's delta."""
@@ -112,25 +117,20 @@ class Plan:
 
     @property
     def mu(self) -> float | None:
-        """Composed mu; None where records are sampled, which has no single mu."""
-        if any(c.sample < 1 for c in self.ledger):
+        """Composed mu; None where records or clients take part by chance, which has no single mu."""
+        if any(c.chance < 1 for c in self.ledger):
             return None
         if self.each:
             return float(mu_of_each(self).max())
         return accounting.mu_spent(self.ledger, self.multipliers) if self.budget.private else math.inf
 
     def shared(self, phase: Phase) -> bool:
-        """Does one noise hide a sum over clients? Under secure sum that of gradients, and of a preparation's sums do;
-        what else a method sends (its setup, steps of its own) is no sum over clients: every client adds all its noise.
-        """
+        """Does one noise hide a sum over clients? Not what else a method sends (its setup, steps of its own)."""
         return self.trust == "secure-sum" and (self.pooled if phase is Phase.ROUND else phase is not Phase.SETUP)
 
     def louder(self, phase: Phase) -> np.ndarray:
         """Each client's noise over the least of any, in what a phase releases first."""
-        if not self.each:
-            return np.ones(len(self.sizes))
-        site = self.programs[phase].charges[0].site
-        return np.array([m[site] for m in self.each]) / self.multipliers[site]
+        return louder(self, phase)
 
     @property
     def client_weights(self) -> np.ndarray:
@@ -165,7 +165,14 @@ class Plan:
         """Noise std of each group's average over that on one client's sum."""
         louder, shared = self.louder(Phase.ROUND), self.shared(Phase.ROUND)
         groups = zip(self.group_factors, self.members, strict=True)
-        return [noise_gain(factors * louder[m], shared, self.min_clients) for factors, m in groups]
+        gains = [noise_gain(factors * louder[m], shared, self.min_clients) for factors, m in groups]
+        # what is to be taken back in other rounds is as large in all of them
+        return [max(gains)] * len(gains) if made_by_all(self.program) else gains
+
+    @property
+    def attendance(self) -> float:
+        """With which probability a client with several units takes part in a round (drawn_clients.py)."""
+        return attendance_of(self.sizes, self.client_rate)
 
     @property
     def noise_gain(self) -> float:
@@ -191,12 +198,16 @@ class Plan:
     @property
     def noise_std(self) -> float:
         """Per coordinate of the averaged release."""
-        return self.sum_std * self.noise_gain / self.batch_rate
+        return self.sum_std * self.noise_gain / self.expected
+
+    @property
+    def expected(self) -> float:
+        """Which part of the records a round's sum is over, in expectation."""
+        return self.batch_rate * self.client_rate
 
     @property
     def sigma_g(self) -> float | None:
-        """The paper's multiplier sqrt(n)·s/c, s the noise std on each client's sum (its share under secure sum); None
-        where each client has its own."""
+        """The paper's multiplier sqrt(n)·s/c, s the noise std on each client's sum; None where each has its own."""
         if self.each:
             return None
         apart = math.sqrt(np.mean([noise_gain(f, shared=False) ** 2 for f in self.group_factors]))
@@ -207,7 +218,8 @@ class Plan:
         linear = is_linear(self.model)
         noise_std, units = np.float32(self.noise_std), units_of(self.preparation, self.classes, self.task, linear)
         groups = groups_of_clients(self.participants, len(self.sizes))
-        return Facts(self.rounds, len(self.sizes), self.clip, noise_std, units, groups, self.batch_rate)
+        rates = {"batch_rate": self.expected / self.attendance, "attendance": self.attendance}
+        return Facts(self.rounds, len(self.sizes), self.clip, noise_std, units, groups, **rates)
 
     def stds(self, phase: Phase, client: int | None = None) -> list[float]:
         """Noise std of each release of a phase, in the order of its program: the one place a plan becomes noise."""
@@ -223,12 +235,6 @@ class Plan:
         for site, std in zip(self.programs[phase].sites, self.stds(phase, client), strict=True):
             out[site.number] = std
         return out
-
-    def stds_of_each(self, phase: Phase) -> np.ndarray:
-        """The same for every client that draws its own noise: a row for each; one for all where they are equal."""
-        if not self.each:
-            return self.stds_by_site(phase)
-        return np.stack([self.stds_by_site(phase, i) for i in range(len(self.sizes))])
 
 
 def make_plan(
@@ -249,6 +255,7 @@ def make_plan(
     places: int | None = None,
     participants: int | None = None,
     batch_rate: float = 1.0,
+    client_rate: float = 1.0,
     task: Task = Task(),
     evaluation: Evaluation | None = None,
     min_clients: int | None = None,
@@ -258,30 +265,36 @@ def make_plan(
     `multiplier` (noise std over clip) sets the common noise by hand instead of calibrating it; the epsilon is
     then what that spends at the budget's delta. `unit`: whom the epsilon protects; `sizes` are numbers of units, each
     laid out with so many `places` for its records (unit.py). `participants`: clients of a round, in turn
-    (participation.py). `batch_rate`: with which probability each record takes part in a gradient, drawn in secret.
-    `evaluation`: right answers counted at the clients, out of the same budget (evaluation.py). `min_clients`: under
-    secure sum, with how many the sum of a round still has all the noise that was priced. `budget`: one for all, or a
-    `Budgets` with one for each client.
+    (participation.py). `batch_rate`: with which probability each record takes part in a gradient, drawn in secret;
+    `client_rate`: each client in a round (drawn_clients.py). `evaluation`: right answers counted at the clients,
+    out of the same budget (evaluation.py). `min_clients`: under secure sum, with how many the sum of a round still has
+    all the noise that was priced. `budget`: one for all, or a `Budgets` with one for each client.
     """
     check_run(sizes, rounds, clip, batch_rate)
     check_trust(method, len(sizes), trust, weights, min_clients, participants)
+    plan_checks.check_client_rate(method, client_rate, trust, min_clients, participants, batch_rate)
     check_units(method, unit, places, trust)
     check_preparation(preparation)
     check_noise(budget, multiplier)
     sizes, steps, budget = tuple(int(s) for s in sizes), tuple(preparation), simplest(budget)
     each_of(budget, len(sizes))  # as many as clients?
-    both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task, "batch_rate": float(batch_rate)}
+    both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task}
+    attendance = attendance_of(sizes, client_rate)
     groups = groups_of_clients(participants, len(sizes))
     public = Public(
         shape=shape, blocks=block_shape(sizes), clients=len(sizes), groups=groups, places=places,
-        asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation, **both,
+        asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation,
+        batch_rate=float(batch_rate * client_rate / attendance), attendance=attendance, **both,
     )  # fmt: skip
     programs = read_programs(method, model, steps, public)
+    plan_checks.check_noise_of_all(method, programs[Phase.ROUND], trust)
+    plan_checks.check_own_budgets(budget, made_by_all(programs[Phase.ROUND]), client_rate)
     multipliers, each = calibrated(method, programs, budget, multiplier)
     plan = Plan(
         method=method, model=model, programs=programs, multipliers=multipliers, budget=budget, each=each, sizes=sizes,
         shape=shape_after(steps, shape), trust=trust, weights=weights, preparation=steps, unit=unit,
-        participants=participants, min_clients=min_clients, **both,
+        participants=participants, min_clients=min_clients, batch_rate=float(batch_rate),
+        client_rate=float(client_rate), **both,
     )  # fmt: skip
     check_stds(plan)
     return plan

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
 from fedsofim.core.budgets import Budgets
 from fedsofim.core.method import Method
 from fedsofim.core.participation import check_participants
 from fedsofim.core.pooled import can_pool
+from fedsofim.core.programs import made_by_all
 from fedsofim.core.site import check_clip, check_sample
 from fedsofim.core.weights import Weights
 from fedsofim.errors import InputError, Refused, expect_whole, is_whole, one_of
@@ -45,6 +47,37 @@ def check_trust(
         )
 
 
+def check_client_rate(
+    method: Method, rate: float, trust: str, min_clients: int | None, participants: int | None, batch_rate: float
+) -> None:
+    """Can clients take part by chance (drawn_clients.py)?"""
+    check_sample("client_rate", rate)
+    if rate == 1:
+        return
+    if trust != "secure-sum":
+        raise Refused(
+            "client_rate under trust 'local': everyone would see who answers, so a draw hides nothing. Use trust "
+            "'secure-sum', or participants, which are asked in turn"
+        )
+    if not can_pool(method):
+        raise Refused(
+            f"{method.name} with a client_rate: a client's noise is in its own steps, so one that is absent could not "
+            "send it alone, and would be seen to be. Use a method of one gradient a round (fedgd, fedadam, fedyogi, "
+            "fedsofim, fedfc), or participants"
+        )
+    if participants is not None or batch_rate < 1 or min_clients is not None:
+        raise InputError("client_rate stands alone: no participants, batch_rate or min_clients beside it are priced")
+
+
+def check_noise_of_all(method: Method, program: Program, trust: str) -> None:
+    """Noise that all clients make together (banded.py) is for sums that nobody sees a part of."""
+    if made_by_all(program) and trust != "secure-sum":
+        raise Refused(
+            f"{method.name} with banded noise under trust 'local': noise can be taken back only in rounds to which all "
+            "clients add some, asked or not. Use trust 'secure-sum', or noise='tree'"
+        )
+
+
 def check_units(method: Method, unit: str, places: int | None, trust: str) -> None:
     """Can so much be protected as one?"""
     check_unit(unit)
@@ -65,6 +98,15 @@ def check_budget(budget: Any) -> None:
         raise InputError(
             f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), fs.Budgets([...]) with one for each client,"
             " or fs.NO_PRIVACY to train without noise"
+        )
+
+
+def check_own_budgets(budget: Any, made_by_all: bool, client_rate: float) -> None:
+    """What is not priced for clients with budgets of their own."""
+    if isinstance(budget, Budgets) and (made_by_all or client_rate < 1):
+        raise Refused(
+            "each client has a budget of its own, and the noise is made by all of them together or clients take part "
+            "by chance: what each then spends is not priced here. Give one budget for all"
         )
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.errors import InputError, is_number, one_of, unknown
+from fedsofim.formats import SCHEMA, check
 from fedsofim.tasks import CLASSES, LABELS, NUMBERS, Task
 from fedsofim.tasks import KINDS as TASKS
 
-FORMAT = 1  # of the file; raised when an older reader would misread a newer file
 KINDS = ("number", "category", "boolean", "date", "label", "person", "drop")
 MISSING = ("", "NA", "N/A", "NaN", "null", "None", "?")  # how an empty cell is written, in any capitals
 WORDS = (("no", "yes"), ("false", "true"), ("0", "1"), ("n", "y"), ("f", "t"), ("nein", "ja"), ("non", "oui"))
@@ -103,7 +103,7 @@ class Schema:
     def plain(self) -> dict[str, Any]:
         """As plain data; `schema_of` reads it."""
         rest = {} if self.missing == MISSING else {"missing": list(self.missing)}
-        return {"format": FORMAT, **rest, "columns": {c.name: c.plain() for c in self.columns}}
+        return {"format": SCHEMA.writes, **rest, "columns": {c.name: c.plain() for c in self.columns}}
 
 
 def read_schema(path: str | Path) -> Schema:
@@ -126,11 +126,7 @@ def schema_of(given: Any, origin: str = "the schema") -> Schema:
     if not isinstance(given, Mapping) or not isinstance(given.get("columns"), Mapping) or not given["columns"]:
         raise InputError(f"{origin}: has no columns; expected a table [columns.NAME] for each column")
     _known(origin, "key", given, ("format", "missing", "columns"))
-    if given.get("format", FORMAT) != FORMAT:
-        raise InputError(
-            f"{origin}: is of format {given['format']!r}; this version of fedsofim reads format {FORMAT}. "
-            "Use the version that wrote it, or draft it anew with fedsofim schema"
-        )
+    check(SCHEMA, given, origin)
     columns = tuple(_column(origin, name, table) for name, table in given["columns"].items())
     schema = Schema(columns=columns, missing=tuple(map(str, given.get("missing", MISSING))))
     if len(found := schema.of_kind("person")) > 1:
@@ -143,7 +139,7 @@ def schema_of(given: Any, origin: str = "the schema") -> Schema:
 
 def as_toml(schema: Schema, comments: Mapping[str, str] | None = None) -> str:
     """A schema as the file people edit; `comments` stand above their columns."""
-    lines = [f"format = {FORMAT}"]
+    lines = [f"format = {SCHEMA.writes}"]
     if schema.missing != MISSING:
         lines.append(f"missing = {_toml(schema.missing)}")
     for c in schema.columns:

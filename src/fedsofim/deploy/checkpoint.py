@@ -21,6 +21,8 @@ from fedsofim.deploy.steps import phases_of
 from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
+from fedsofim.formats import CHECKPOINT as FORMAT
+from fedsofim.formats import check
 
 #: The files of a job's folder, beside the certificate.
 CHECKPOINT, PROGRESS, OUTCOME = "checkpoint.npz", "progress.json", "outcome.json"
@@ -29,6 +31,7 @@ CHECKPOINT, PROGRESS, OUTCOME = "checkpoint.npz", "progress.json", "outcome.json
 def save(now: JobState, path: Path) -> None:
     """The whole job in one file, on disk before anything else happens."""
     meta = {
+        "format": FORMAT.writes,
         "order": asdict(now.order),
         "job": now.job.text(),
         "clients": [asdict(c) for c in now.clients],
@@ -58,6 +61,7 @@ def restore(path: Path) -> JobState:
 
 def _restored(arrays: Arrays) -> JobState:
     meta = json.loads(str(arrays["meta"]))
+    check(FORMAT, meta, "it")
     pairs = {name: tuple((k, v) for k, v in meta["order"].get(name, ())) for name in PAIRS}
     order = Order(**meta["order"] | pairs)
     clients = tuple(_client(c) for c in meta["clients"])
@@ -82,7 +86,7 @@ def _client(c: dict[str, Any]) -> Client:
 def _check_choices(job: Job, planned: Job) -> None:
     """A recipe may choose otherwise in another version; a job goes on as it was begun, or not at all."""
     fixed = ("method", "settings", "model", "model_settings", "rounds", "clip", "weights", "trust", "preparation")
-    for name in (*fixed, "evaluations"):
+    for name in (*fixed, "evaluations", "unit", "places"):
         if getattr(job, name) != getattr(planned, name):
             raise ValueError(f"its job was begun with other {name} than this version chooses")
 

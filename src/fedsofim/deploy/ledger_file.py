@@ -19,6 +19,7 @@ from fedsofim.deploy.chain import Entry, Link, broken_at, first_link, next_link,
 from fedsofim.deploy.lines import Line
 from fedsofim.deploy.witness import Witness, advance, place_of, read_witness, witness_of_place, write_witness
 from fedsofim.errors import InputError
+from fedsofim.formats import LEDGER, check
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -37,7 +38,6 @@ CREATE TABLE chain (
     seal BLOB NOT NULL);
 """
 _TOLD = "CREATE TABLE IF NOT EXISTS told (ask INTEGER PRIMARY KEY REFERENCES asks, who TEXT NOT NULL)"  # since format 2
-_FORMAT = "2"
 COLUMNS = [f.name for f in fields(Line)]
 _HINT = "restore the newest copy; what left since an older one would be forgotten"
 _checked: dict[Path, tuple[int, ...]] = {}  # files as this process last found or left them: those are not read again
@@ -64,7 +64,7 @@ def create(path: Path, witness: Path | None) -> None:
             db.execute("BEGIN IMMEDIATE")
             for statement in _SCHEMA.split(";\n"):
                 db.execute(statement)
-            db.execute("INSERT INTO meta VALUES ('format', ?), ('id', ?)", (_FORMAT, identity))
+            db.execute("INSERT INTO meta VALUES ('format', ?), ('id', ?)", (str(LEDGER.writes), identity))
             db.execute("COMMIT")
         os.link(new, path)  # whole or not at all, and never in the place of another
     except (sqlite3.Error, OSError) as error:
@@ -197,9 +197,10 @@ def _connected(path: Path) -> sqlite3.Connection:
 
 def _identity(path: Path, db: sqlite3.Connection) -> str:
     found = dict(db.execute("SELECT key, value FROM meta").fetchall())
-    if found.get("format") != _FORMAT or not found.get("id"):
-        raise InputError(f"{path}: a ledger of format {found.get('format')}; this version reads {_FORMAT}; "
-                         "nothing is released")  # fmt: skip
+    stated = str(found.get("format"))
+    check(LEDGER, {"format": int(stated) if stated.isdecimal() else stated}, path)
+    if not found.get("id"):
+        raise InputError(f"{path}: a ledger without its name, so a damaged one; nothing is released")
     return found["id"]
 
 

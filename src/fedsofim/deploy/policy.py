@@ -1,5 +1,7 @@
 """What a node's operator allows: one TOML file, written by the operator and read anew for every request.
 
+format = 1                      # of this file; left out, it is 1
+
 [node]
 name = "hospital-1"
 data = "records.csv"            # a table (.csv, .tsv, .parquet) by its schema; or .npz with x and y
@@ -10,6 +12,8 @@ ledger = "ledger.db"
 [budget]                        # over the life of the data, all runs and servers together
 epsilon = 2.0                   # or "no-privacy": for rehearsals on records that need no protection
 delta = 1e-5
+unit = "person"                 # optional, whom epsilon protects: record (if left out), person (the schema's column of
+records_per_person = 10         # kind person) or client; and how many records of one may count, at most
 
 [limits]
 smallest_multiplier = 1.0       # noise std over clip, of every release
@@ -47,7 +51,9 @@ from fedsofim.deploy.account import Account, Bounds
 from fedsofim.deploy.installed import is_installed
 from fedsofim.deploy.sane import is_name
 from fedsofim.errors import InputError, is_whole, unknown
+from fedsofim.formats import POLICY, check
 from fedsofim.methods import names
+from fedsofim.protection import UNITS, Unit
 from fedsofim.tasks import CLASSES
 
 
@@ -89,6 +95,8 @@ class Policy:
     peers: tuple[tuple[str, str], ...] = ()
     schema: Schema | None = None  # of the table
     test: Path | None = None  # records that no round sees
+    unit: Unit = "record"  # whom epsilon protects,
+    most: int | None = None  # and how many records of one may count; None where each record is one
     work: Work = field(default_factory=Work)
 
     @property
@@ -107,7 +115,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "mask_key": (str,),
         "witness": (str,),
     },
-    "budget": {"epsilon": (float, int, str), "delta": (float,)},
+    "budget": {"epsilon": (float, int, str), "delta": (float,), "unit": (str,), "records_per_person": (int,)},
     "limits": {
         "smallest_multiplier": (float, int),
         "largest_clip": (float, int),
@@ -117,7 +125,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     },
 }
 _PATHS = ("data", "test", "ledger", "mask_key", "witness")
-_OPTIONAL = {"schema", "test", "models", "secure_sum_min_clients", "mask_key", "witness"}
+_OPTIONAL = {"schema", "test", "models", "secure_sum_min_clients", "mask_key", "witness", "unit", "records_per_person"}
 
 
 def read_policy(path: str | Path) -> Policy:
@@ -129,6 +137,8 @@ def read_policy(path: str | Path) -> Policy:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from error
+    check(POLICY, document, path)
+    document.pop(POLICY.key, None)
     values = {k: v for section in _FIELDS for k, v in _section(path, document, section).items()}
     peers = document.pop("peers", {})
     if not isinstance(peers, dict) or not all(isinstance(v, str) for v in peers.values()):
@@ -141,6 +151,7 @@ def read_policy(path: str | Path) -> Policy:
     values |= {"peers": tuple(peers.items()), "work": work}
     values |= _described(path, values)
     values["epsilon"] = _epsilon(path, values["epsilon"])
+    values["most"] = values.pop("records_per_person", None)
     return _checked(path, Policy(**values))
 
 
@@ -217,6 +228,12 @@ def _checked(path: Path, p: Policy) -> Policy:
 
     need(is_name(p.name), f"name is {p.name!r}; expected up to 64 letters, digits, dots, spaces and dashes")
     need(p.classes >= 2, f"classes is {p.classes}; expected at least 2")
+    need(p.unit in UNITS, f"unit is {p.unit!r}; expected one of {', '.join(UNITS)}")
+    need(
+        (p.most is None) == (p.unit == "record") and (p.most is None or 1 <= p.most <= 10**6),
+        f"records_per_person is {p.most} where a {p.unit} is protected; expected how many records of a person or "
+        "client may count, from 1 to 10^6, and nothing where each record is protected by itself",
+    )
     need(p.smallest_multiplier >= 0, f"smallest_multiplier is {p.smallest_multiplier}; expected a number >= 0")
     need(0 < p.largest_clip < math.inf, f"largest_clip is {p.largest_clip}; expected a finite number above 0")
     need(p.secure_sum_min_clients >= 0, "secure_sum_min_clients is negative; expected 0 (never) or a number of clients")

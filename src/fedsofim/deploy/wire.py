@@ -38,10 +38,11 @@ from fedsofim.core.records import block_shape
 from fedsofim.core.site import LARGEST_CLIP, SMALLEST_CLIP
 from fedsofim.deploy.execute import confirm_alone
 from fedsofim.deploy.installed import check_numbers, is_installed
-from fedsofim.deploy.sane import are_settings, is_name, plain
+from fedsofim.deploy.sane import are_settings, are_stds, is_name, plain
 from fedsofim.deploy.secure_sum import as_peers
 from fedsofim.deploy.steps import check_mean_stds, steps_of
 from fedsofim.errors import InputError, Refused, is_number, is_whole
+from fedsofim.protection import UNITS
 
 Arrays = dict[str, np.ndarray]
 _LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node busy
@@ -78,6 +79,8 @@ class Job:
     peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
     ledgers: Mapping[str, str] = field(default_factory=dict)  # and the identity of the ledger that holds its secret
     min_clients: int = 0  # and how many of them a sum can do with; 0: all are needed
+    unit: str = "record"  # whom epsilon protects,
+    places: int = 0  # and how many records of one count (core/unit.py); 0: each record is one
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -125,7 +128,7 @@ def _check(job: Job) -> None:
         and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
         and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
         and number(job.clip, SMALLEST_CLIP, LARGEST_CLIP) and number(job.noise_std)
-        and _are_stds(job.stds) and isinstance(job.own_stds, dict) and all(map(_are_stds, job.own_stds.values()))
+        and are_stds(job.stds) and isinstance(job.own_stds, dict) and all(map(are_stds, job.own_stds.values()))
         and all(map(is_name, job.own_stds)) and len(job.own_stds) in (0, job.clients)
         and (job.trust == "local" or not job.own_stds)
         and job.trust in get_args(Trust) and job.weights in get_args(Weights)
@@ -134,6 +137,8 @@ def _check(job: Job) -> None:
         and (job.evaluations == 0 or (whole(job.evaluations) and job.evaluations <= job.rounds
                                       and is_number(job.evaluation_share) and 0 < job.evaluation_share < 1))
         and is_whole(job.min_clients) and 0 <= job.min_clients <= job.clients
+        and job.unit in UNITS and is_whole(job.places) and 0 <= job.places <= _LARGEST
+        and (job.places == 0) == (job.unit == "record")
         and isinstance(job.ledgers, dict) and all(isinstance(k, str) for k in job.ledgers.values())
     )  # fmt: skip
     if not right:
@@ -149,12 +154,6 @@ def _check(job: Job) -> None:
     for kind, name in kinds:
         if not is_installed(name, kind):
             raise Refused(f"the {kind} {name[:64]!r} is not installed here; a job names a {kind}, it never brings one")
-
-
-def _are_stds(given: Any) -> bool:
-    """Noise stds by phase."""
-    lists = isinstance(given, dict) and set(given) <= set(Phase) and all(isinstance(s, list) for s in given.values())
-    return lists and all(is_number(v) and 0 <= v <= STDS[1] for s in given.values() for v in s)
 
 
 class Request(NamedTuple):
@@ -215,6 +214,7 @@ def _programs(text: str, size: int, most: int) -> Programs:
         rounds=job.rounds,
         clip=job.clip,
         evaluation=job.evaluation,
+        places=job.places or None,
     )
     check_numbers(model, shape_after(steps, job.shape), job.classes)
     programs = Programs(

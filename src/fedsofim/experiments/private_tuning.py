@@ -29,6 +29,7 @@ from fedsofim.errors import InputError
 from fedsofim.experiments.grid import Entry, Experiment
 from fedsofim.experiments.reading import read_dataset
 from fedsofim.experiments.tuning import Search, Settings, fixed_in, set_apart, stages
+from fedsofim.experiments.whom import EVERY_RECORD
 from fedsofim.files import write_text
 from fedsofim.methods import make
 from fedsofim.progress import SILENT, Progress
@@ -108,6 +109,11 @@ def planned_search(experiment: Experiment, search: Search, grids: dict[str, Any]
         raise InputError(
             f"{experiment.name} lists {len(experiment.epsilons)} epsilons, {len(experiment.partitions)} partitions and "
             f"{len(experiment.datasets)} datasets; a private search is one release under one budget: list one of each"
+        )
+    if experiment.whoms != (EVERY_RECORD,) or any(entry.epsilons for entry in experiment.entries):
+        raise InputError(
+            f"{experiment.name} chooses whom a run protects, who takes part, or a budget of each client's own; a "
+            "private search is priced for records, all clients and one budget"
         )
     budget = Budget(experiment.epsilons[0], experiment.delta)
     listed = tuple(

@@ -1,4 +1,5 @@
-"""The C++ beside this file, compiled once for this very processor and kept in the cache folder."""
+"""The C++ beside this file as a library: shipped with a wheel, or compiled once for this very processor and kept in the
+cache folder."""
 
 import hashlib
 import importlib.metadata
@@ -12,15 +13,27 @@ from pathlib import Path
 import jax
 
 from fedsofim.files import cache_folder
+from fedsofim.native.variants import FLAGS, HEADERS, flags_here, has_variants, runnable, shipped_file
 
-HEADERS = ("tile.h", "crew.h")
-FLAGS = ("-std=gnu++17", "-O3", "-fno-math-errno", "-shared", "-fPIC")
 FOR_THIS_PROCESSOR = (("-march=native",), ("-mcpu=native",), ())  # not every compiler knows every one
 _PATIENCE = 120  # seconds until a compiler that does not end is given up
 
 
 class NotBuilt(Exception):
     """Why there is no library: the caller does without."""
+
+
+def shipped(name: str, variant: str | None = None) -> tuple[Path, str]:
+    """The object that came with this package for `variant`, by default the best that runs here; and its name."""
+    able = runnable(flags_here()) if has_variants() else []
+    wanted = [v for v in able if variant in (None, v)]
+    found = [v for v in wanted if shipped_file(name, v).exists()]
+    if not wanted:
+        can = f"this machine runs {', '.join(able)}" if able else "objects are shipped for x86-64 under Linux only"
+        raise NotBuilt(f"no shipped object {variant or ''} for this processor; {can}")
+    if not found:
+        raise NotBuilt("no object came with this package for this processor")
+    return shipped_file(name, found[0]), found[0]
 
 
 def library(name: str) -> Path:

@@ -13,106 +13,39 @@
 
 #include <initializer_list>
 
+#include "lanes.h"
+
 namespace fedsofim {
 
-constexpr int kLanes = 16;
-constexpr int kTogether = 10;  // classes whose sums are kept in registers: 2 x 10 of AVX-512's 32
 constexpr int kGroup = 64;     // records that are added up in floats: core/clipping.py `GROUP`, which the guard is for
 constexpr int kTerms = 64;     // squares that are added up in floats before a sum of more precision takes over
 constexpr float kUp = 0x1p60f; // residuals are squared in this scale: 1e-28 is a residual that can matter
 
-typedef float Lanes __attribute__((vector_size(4 * kLanes)));
-typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
-typedef float Half __attribute__((vector_size(2 * kLanes)));
-typedef float Quarter __attribute__((vector_size(kLanes), aligned(4), may_alias));
-typedef double Doubles __attribute__((vector_size(4 * kLanes)));  // half as many
-typedef double AnyDoubles __attribute__((vector_size(4 * kLanes), aligned(8), may_alias));
-typedef float AnyFloats __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
-typedef int32_t AnyInts __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
-
-inline Lanes load(const float* from) { return *(const AnyFloats*)from; }
-inline void store(float* to, Lanes value) { *(AnyFloats*)to = value; }
-inline Lanes all(float value) { return Lanes{} + value; }
-
-inline Lanes joined(Half lower, Half upper) {
-  return __builtin_shufflevector(lower, upper, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-
-inline Doubles low(Lanes v) {
-  return __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), Doubles);
-}
-
-inline Doubles high(Lanes v) {
-  return __builtin_convertvector(__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15), Doubles);
-}
-
-inline void add(double* totals, Lanes values) {
-  AnyDoubles* to = (AnyDoubles*)totals;
-  to[0] += low(values), to[1] += high(values);
-}
-
-// Four numbers of each of rows 0, 4, 8 and 12, side by side.
-inline Lanes quarters(const float* rows, int64_t stride) {
-  const auto row = [=](int i) { return *(const Quarter*)(rows + i * stride); };
-  return joined(__builtin_shufflevector(row(0), row(4), 0, 1, 2, 3, 4, 5, 6, 7),
-                __builtin_shufflevector(row(8), row(12), 0, 1, 2, 3, 4, 5, 6, 7));
-}
-
-inline Lanes zip_low(Lanes a, Lanes b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-}
-
-inline Lanes zip_high(Lanes a, Lanes b) {
-  return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-}
-
-inline Lanes pairs_low(Lanes a, Lanes b) {
-  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-}
-
-inline Lanes pairs_high(Lanes a, Lanes b) {
-  return __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-}
-
-// 16 rows of 16 numbers become 16 columns: four squares of side 4 at a time, each within its quarter of the lanes, since
-// crossing quarters costs more than loading them where they belong.
-inline void transpose(const float* rows, int64_t stride, float* out) {
-  for (int k = 0; k < kLanes; k += 4, out += 4 * kLanes) {
-    Lanes a[4];
-    for (int i = 0; i < 4; i++) a[i] = quarters(rows + i * stride + k, stride);
-    const Lanes low[2] = {zip_low(a[0], a[1]), zip_low(a[2], a[3])};
-    const Lanes high[2] = {zip_high(a[0], a[1]), zip_high(a[2], a[3])};
-    store(out, pairs_low(low[0], low[1])), store(out + kLanes, pairs_high(low[0], low[1]));
-    store(out + 2 * kLanes, pairs_low(high[0], high[1])), store(out + 3 * kLanes, pairs_high(high[0], high[1]));
-  }
-}
-
 // e^x for x <= 0, to two units in the last place: 2^n·e^s with |s| <= log(2)/2. NaN stays NaN.
 inline Lanes exp_negative(Lanes x) {
   const Lanes least = all(-87.0f);  // e^-87 is the last before denormal numbers
-  x = x < least ? least : x;
+  x = select(x < least, least, x);
   const float round = 12582912.0f;  // 1.5·2^23: adding it leaves the nearest whole number in the last bits
   Lanes whole = x * 1.44269504f + round, n = whole - round;
   Lanes s = (x - n * 0.693145752f) - n * 1.42860677e-6f;  // log(2) in two parts
   Lanes p = all(1.9875691e-4f);
   for (float c : {1.3981999e-3f, 8.3334519e-3f, 4.1665796e-2f, 1.6666665e-1f, 5.0000001e-1f}) p = p * s + c;
   p = p * s * s + s + 1.0f;
-  return (Lanes)((Ints)p + ((Ints)whole << 23));
+  return as_floats(bits_of(p) + (bits_of(whole) << 23));
 }
 
 // |[x;1]|² of 16 records side by side: at most kTerms squares in floats, four sums in turn, since each must wait for its
 // last addition; then in doubles. Its relative error is below 20 units in the last place, whatever the width.
 inline Lanes square_norm(const float* x, int64_t width) {
-  Doubles lower = Doubles{} + 1.0, upper = lower;
+  Sums total(1.0);
   for (int64_t from = 0; from < width; from += kTerms) {
     const int64_t end = from + kTerms < width ? from + kTerms : width;
     Lanes sum[4] = {};
     for (int64_t k = from; k < end; k += 4)
       for (int j = 0; j < 4; j++) sum[j] += load(x + (k + j) * kLanes) * load(x + (k + j) * kLanes);
-    const Lanes part = (sum[0] + sum[1]) + (sum[2] + sum[3]);
-    lower += low(part), upper += high(part);
+    total += (sum[0] + sum[1]) + (sum[2] + sum[3]);
   }
-  return joined(__builtin_convertvector(lower, Half), __builtin_convertvector(upper, Half));
+  return total.nearest();
 }
 
 inline Lanes root(Lanes x) {
@@ -211,7 +144,7 @@ inline Lanes subtract_label(float* z, int64_t stride, int64_t classes, Lanes sha
   for (int64_t from = 0; from < classes; from += kTerms) {
     Lanes part = {};
     for (int64_t c = from; c < classes && c < from + kTerms; c++) {
-      const Lanes e = load(z + c * stride) * share, r = label == (int32_t)c ? e - 1.0f : e, scaled = r * kUp;
+      const Lanes e = load(z + c * stride) * share, r = select(label == (int32_t)c, e - 1.0f, e), scaled = r * kUp;
       store(z + c * stride, r);
       part += scaled * scaled;
     }
@@ -227,19 +160,19 @@ inline void residuals(float* z, int64_t stride, int64_t classes, const int32_t* 
   Lanes most = load(z), total = {};
   for (int64_t c = 1; c < classes; c++) {
     Lanes value = load(z + c * stride);
-    most = value > most ? value : most;
+    most = select(value > most, value, most);
   }
   for (int64_t c = 0; c < classes; c++) {
     Lanes e = exp_negative(load(z + c * stride) - most);
     store(z + c * stride, e);
     total += e;
   }
-  const Lanes norm = length * root(subtract_label(z, stride, classes, 1.0f / total, *(const AnyInts*)y));
-  const Lanes factor = load(weight) * (norm > clip * kUp ? clip * kUp / norm : all(1.0f));
-  const Ints finite = norm < INFINITY;  // a record whose gradient is not finite says nothing at all
+  const Lanes norm = length * root(subtract_label(z, stride, classes, 1.0f / total, load(y)));
+  const Lanes factor = load(weight) * select(norm > all(clip * kUp), clip * kUp / norm, all(1.0f));
+  const Ints finite = norm < all(INFINITY);  // a record whose gradient is not finite says nothing at all
   for (int64_t c = 0; c < classes; c++) {
     Lanes r = load(z + c * stride) * factor;
-    store(z + c * stride, finite ? r : Lanes{});
+    store(z + c * stride, select(finite, r, Lanes{}));
   }
 }
 

@@ -22,7 +22,7 @@ from fedsofim.errors import InputError
 from fedsofim.files import check_free, write_text
 from fedsofim.methods._steps import steps_taken
 from fedsofim.recipes import Choices
-from fedsofim.simulation.environment import versions
+from fedsofim.simulation.environment import sums_by, versions
 from fedsofim.simulation.metrics import Metrics, metrics_of
 from fedsofim.simulation.simulator import Trace
 from fedsofim.trained.folder import FILES, save_model
@@ -200,7 +200,7 @@ class Run:
             **self._by_round(),
             **self.metrics.summary(),
             "seconds": round(self.seconds, 3),
-            "versions": versions(),
+            "versions": versions() | sums_by(),
         }
 
     def plot(self, path: str | Path) -> None:

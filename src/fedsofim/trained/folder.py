@@ -21,11 +21,11 @@ from fedsofim.data.affine import Affine
 from fedsofim.data.schema import plain_schema, schema_of
 from fedsofim.errors import InputError
 from fedsofim.files import check_free, write_text, write_whole
+from fedsofim.formats import MODEL, check
 from fedsofim.tasks import Task, task_of
 from fedsofim.trained.card import card_of
 from fedsofim.trained.model import Trained
 
-FORMAT = 1
 NUMBERS, REST = "model.safetensors", "model.json"
 FILES = (NUMBERS, REST)
 _FACTS = ("training", "privacy", "result", "versions")
@@ -54,7 +54,7 @@ def numbers_of(model: Trained) -> dict[str, np.ndarray]:
 def document_of(model: Trained) -> dict[str, Any]:
     """Everything else, as plain data."""
     return {
-        "format": FORMAT,
+        "format": MODEL.writes,
         "card": card_of(model),
         "labels": [label.item() if isinstance(label, np.generic) else label for label in model.labels],
         "task": model.task.plain(),
@@ -113,14 +113,10 @@ def _document(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder}: {_what_it_is(folder)}")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        version = document["format"]
+        document["format"]
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path}: not a model's description, or a damaged one ({problem!r})") from None
-    if version != FORMAT:
-        raise InputError(
-            f"{path}: is of format {version!r}, and this version of fedsofim reads format {FORMAT}; use the version "
-            f"that wrote it ({document.get('versions', {}).get('fedsofim', 'unknown')}), or train again"
-        )
+    check(MODEL, document, path)
     return document
 
 

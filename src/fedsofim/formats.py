@@ -1,0 +1,54 @@
+"""Every file that outlives the program that wrote it: its format's version, and which versions are read.
+
+docs/stability.md says what that promises. A version is raised when an older reader would misread a newer file, and an
+older version is read for as long as it stands in `reads`; everything else is refused in a sentence, never guessed at.
+Where a file states no version it is of version `unstated`: files that people write need not state one.
+
+>>> check(EXPERIMENT, {}, "mine.toml")
+1
+>>> check(EXPERIMENT, {"format": 7}, "mine.toml")
+Traceback (most recent call last):
+fedsofim.errors.InputError: mine.toml: is an experiment of format 7; this version of fedsofim reads format 1. Use the \
+version of fedsofim that wrote it
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedsofim.errors import InputError, is_whole
+
+
+@dataclass(frozen=True)
+class Format:
+    """`writes`: the version of new files. `reads`: those understood. `unstated`: that of files that say none."""
+
+    name: str
+    writes: int
+    reads: tuple[int, ...]
+    unstated: int | None = None
+    key: str = "format"
+    otherwise: str = "Use the version of fedsofim that wrote it"
+
+
+LEDGER = Format("a ledger", 2, (2,), otherwise="Nothing is released. Use the version of fedsofim that wrote it")
+POLICY = Format("a policy", 1, (1,), unstated=1)
+CERTIFICATE = Format("a certificate", 1, (1,), key="certificate")
+MODEL = Format("a model", 1, (1,), otherwise="Use the version of fedsofim that wrote it, or train again")
+SCHEMA = Format(
+    "a schema", 1, (1,), unstated=1, otherwise="Use the version that wrote it, or draft it anew with fedsofim schema"
+)
+EXPERIMENT = Format("an experiment", 1, (1,), unstated=1)
+CHECKPOINT = Format("a job's checkpoint", 2, (1, 2), unstated=1)  # 1 stated no version
+ALL = (LEDGER, POLICY, CERTIFICATE, MODEL, SCHEMA, EXPERIMENT, CHECKPOINT)
+
+
+def check(kind: Format, document: Mapping[str, Any], where: object) -> int:
+    """The version that a document states, or an error in words if it is not one that is read."""
+    found = document.get(kind.key, kind.unstated)
+    if found is None:
+        raise InputError(f"{where}: not {kind.name}: it does not state its {kind.key}")
+    if not is_whole(found) or found not in kind.reads:
+        reads = f"this version of fedsofim reads format {' and '.join(map(str, kind.reads))}"
+        raise InputError(f"{where}: is {kind.name} of format {found!r}; {reads}. {kind.otherwise}")
+    return found
