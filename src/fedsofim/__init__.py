@@ -13,6 +13,7 @@ import fedsofim.interrupts  # first, since it heeds Ctrl-C while all that follow
 from importlib.metadata import version
 
 from fedsofim.core.budget import NO_PRIVACY, Budget
+from fedsofim.core.budgets import Budgets
 from fedsofim.core.clip_search import adaptive_clip
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.feature_moments import FeatureMoments
@@ -53,6 +54,7 @@ __version__ = version("fedsofim")
 __all__ = [
     "NO_PRIVACY",
     "Budget",
+    "Budgets",
     "Centred",
     "ColumnScales",
     "DataWarning",

@@ -1,6 +1,7 @@
 """A clip that finds itself: it finds the quantile, its price is that of a fixed clip, and records cannot set it."""
 
 import math
+from typing import Any
 
 import dp_accounting as dpa
 import jax

@@ -3,12 +3,21 @@
 What draws and tests statistically is imported where it is used: it is slow to import.
 """
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedsofim.cli.options import Json
 from fedsofim.core.budget import in_words
+from fedsofim.errors import InputError
+from fedsofim.files import check_free
+from fedsofim.progress import progress_bar
+from fedsofim.trained.folder import FILES
+
+if TYPE_CHECKING:
+    from fedsofim.experiments.tuning import Search
 
 File = Annotated[Path, typer.Argument(help="An experiment in TOML; see experiments/.")]
 Source = Annotated[
@@ -70,12 +79,24 @@ def tune(
     seed: Annotated[int, typer.Option(help="Seed of the held-out share and of every trial.")] = 0,
     holdout: Annotated[float, typer.Option(help="Share of each client's training records to score on.")] = 0.1,
     source: Source = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="One search for all; its cost is in the epsilon of the model it gives.")
+    ] = False,
+    json_: Json = False,
 ) -> None:
-    """Search every method's settings on records held out of the training set. The test set is never read."""
+    """Search every method's settings on records held out of the training set. The test set is never read.
+
+    With --private one model comes out, and its epsilon covers search and run.
+    """
     from fedsofim.experiments.grid_file import read_experiment, read_toml
     from fedsofim.experiments.tuning import NOT_COVERED, ROUNDS, Search, search_settings
 
     described = read_experiment(experiment)
+    if private:
+        _tune_privately(experiment, out, Search(strategy, rounds or 1, seed, holdout, trials), rounds, source, json_)
+        return
+    if json_:
+        raise InputError("--json is for --private; plain tune writes its winners and every trial into files")
     wanted = rounds if rounds is not None else described.rounds or ROUNDS
     search = Search(strategy, wanted, seed, holdout, trials)
     grids = {k: v.get("search") for k, v in read_toml(experiment).get("methods", {}).items()}
@@ -83,6 +104,29 @@ def tune(
         found = f"{w.said} on validation records, {w.settings}"
         print(f"{w.entry.label}, epsilon {in_words(w.epsilon)}: {found}")
     print(f"wrote {out}. {NOT_COVERED}")
+
+
+def _tune_privately(
+    experiment: Path, out: Path, search: "Search", rounds: int | None, source: Path | None, json_: bool
+) -> None:
+    from fedsofim.cli.tables import private_search
+    from fedsofim.experiments.grid_file import read_experiment, read_toml
+    from fedsofim.experiments.private_tuning import planned_search, search_privately, write_found
+
+    folder = out.with_suffix("")
+    check_free(out.parent, (out.name,), force=False)
+    check_free(folder, FILES, force=False)
+    described = read_experiment(experiment)
+    grids = {k: v.get("search") for k, v in read_toml(experiment).get("methods", {}).items()}
+    job = planned_search(described, search, grids, rounds or described.rounds)
+    with progress_bar(f"private search, {described.name}", job.way.mean) as progress:
+        found = search_privately(job, search, experiment.parent, source, progress)
+    write_found(found, out, folder)
+    if json_:
+        print(json.dumps(found.summary(), default=str))
+        return
+    private_search(found.summary())
+    print(f"wrote {out} (the settings) and the model into {folder}")
 
 
 def report(

@@ -17,9 +17,10 @@ import typer
 from fedsofim import methods
 from fedsofim.cli.model_options import ModelOptions
 from fedsofim.core.budget import WITHOUT, Budget, budget_of
+from fedsofim.core.budgets import AnyBudget
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.method import Method
-from fedsofim.core.plan import Trust
+from fedsofim.core.plan import Trust, Weights
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.public_statistics import standardize_public
@@ -253,7 +254,8 @@ class TrainOptions(ModelOptions):
     weights: Annotated[
         str | None,
         typer.Option(
-            show_default=_AS_CHOSEN, help="uniform (every client alike, the paper) or size (every record alike)."
+            show_default=_AS_CHOSEN,
+            help="uniform (every client alike, the paper), size (every record alike) or quiet (the least noise).",
         ),
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of the initial weights and of the noise.")] = 0
@@ -263,10 +265,11 @@ class TrainOptions(ModelOptions):
         same = {name: getattr(self, name) for name in ("recipe", "rounds", "clip", "trust", "weights", "seed")}
         return same | {"model": self.made}
 
-    def chosen(self, dealt: Split, budget: Budget) -> Choices:
+    def chosen(self, dealt: Split, budget: AnyBudget) -> Choices:
         """What the recipe chooses for this data."""
         trust = cast(Trust, one_of("trust", self.trust, get_args(Trust)))
-        return choices_for(dealt, budget, recipe=self.recipe, trust=trust, model=self.made)
+        weights = None if self.weights is None else cast(Weights, one_of("weights", self.weights, get_args(Weights)))
+        return choices_for(dealt, budget, recipe=self.recipe, trust=trust, model=self.made, weights=weights)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from fedsofim.cli.method_list import describe_all
 from fedsofim.cli.options import Json, MethodOptions, grouped
 from fedsofim.cli.whom_options import UnitOption
 from fedsofim.core.budget import WITHOUT, budget_of, stated
+from fedsofim.core.budgets import AnyBudget, read_epsilons
 from fedsofim.core.models import softmax_head
 from fedsofim.core.plan import make_plan
 from fedsofim.core.summary import privacy_summary
@@ -36,6 +37,10 @@ def privacy(
     min_clients: Annotated[
         int | None, typer.Option(help="Under secure-sum: with how many clients a round can do; left out: all.")
     ] = None,
+    epsilons: Annotated[
+        str | None,
+        typer.Option(metavar="0.5,1x3,rest", help="An epsilon for each client in turn; rest: at --epsilon."),
+    ] = None,
     unit: UnitOption = "record",
     group: Annotated[
         int | None, typer.Option(help="Also what it says of a person with at most so many records (or other units).")
@@ -43,12 +48,14 @@ def privacy(
     json_: Json = False,
 ) -> None:
     """Price a method: the noise a budget needs, or (--sigma-g) the epsilon a noise level spends."""
-    if (epsilon is None) == (sigma_g is None):
+    if (epsilon is None and epsilons is None) == (sigma_g is None):
         raise InputError("give either --epsilon (to get the noise) or --sigma-g (to get epsilon back)")
     expect_whole("clients", clients, 1)
-    asked = budget_of("1" if epsilon is None else epsilon, delta)
+    asked: AnyBudget = budget_of("1" if epsilon is None else epsilon, delta)
+    if epsilons is not None:
+        asked = read_epsilons(epsilons, epsilon, delta, clients)
     plan = make_plan(
-        method.make(None if epsilon is None else asked.epsilon),
+        method.make(None if sigma_g is not None else asked.epsilon),
         softmax_head(),
         sizes=[1 if unit == "client" else records or 1] * clients,
         unit=cast(Any, unit),

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from fedsofim.cli import tables
+from fedsofim.cli.budget_options import ClientBudgetOptions
 from fedsofim.cli.options import (
-    BudgetOptions,
     DataOptions,
     DealOptions,
     Json,
@@ -32,7 +32,7 @@ WRITTEN = (*FILES, RESULT, CURVE)
 def run(
     method: MethodOptions,
     data: DataOptions,
-    budget: BudgetOptions,
+    budget: ClientBudgetOptions,
     deal: DealOptions,
     training: TrainOptions,
     scale: ScaleOptions,
@@ -41,11 +41,11 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Overwrite what --out holds already.")] = False,
     json_: Json = False,
 ) -> None:
-    """Train under one budget in the simulator; what is not given follows from the recipe and public numbers."""
+    """Train under a budget in the simulator; what is not given follows from the recipe and public numbers."""
     if out is not None:
         check_free(out, WRITTEN, force)
-    asked = budget.budget()
     steps, split = scale.steps(), whom.protecting(scale.apply(deal.deal(data)))
+    asked = budget.budget_for(len(split.parts))
     chosen = training.chosen(split, asked)
     made = method.make_in(chosen, asked.epsilon)
     with progress_bar(f"{made.name} on {split.dataset.name}", training.rounds or chosen.rounds) as progress:

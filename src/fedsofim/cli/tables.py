@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +102,69 @@ def prices(summary: dict[str, Any]) -> None:
         part = "-" if c["of_mu2"] is None else f"{c['of_mu2']:.1%}"
         table.add_row(c["what"], str(c["releases"]), part, cost, *("-" if v is None else f"{v:.6g}" for v in numbers))
     out.print(table)
-    mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
-    spent = f"epsilon = {budget_in_words(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
-    bare, protected = summary["epsilon"] == WITHOUT, summary.get("protects", PROTECTED["record"])
-    out.print(f"{WITHOUT}: nothing is promised" if bare else f"{spent} (replace {protected}, {summary['trust']} trust)")
-    if (group := summary.get("group")) is not None and not bare:
+    _spent(summary)
+    if (group := summary.get("group")) is not None and summary["epsilon"] != WITHOUT:
         out.print(_grouped(summary, group), highlight=False)
-    std = summary.get("noise_std")
-    noise = "" if std is None else f", noise per coordinate of the average = {std:.6g}"
-    out.print(f"sigma_g = {summary['sigma_g']:.4f} (paper's convention){noise}")
+    std, sigma = summary.get("noise_std"), summary["sigma_g"]
+    noise = [] if std is None else [f"noise per coordinate of the average = {std:.6g}"]
+    noise = [*([] if sigma is None else [f"sigma_g = {sigma:.4f} (paper's convention)"]), *noise]
+    if noise:
+        out.print(", ".join(noise))
     for what, how in summary["formed"].items():
         out.print(f"{what}: {how}", highlight=False)
     if summary["note"]:
         out.print(f"[bold red]note:[/] {summary['note']}")
+
+
+def _spent(summary: dict[str, Any]) -> None:
+    """What is promised, and to whom: to each client its own, where budgets are unequal."""
+    protected = summary.get("protects", PROTECTED["record"])
+    whom = f"(replace {protected}, {summary['trust']} trust)"
+    if summary["epsilon"] == WITHOUT:
+        out.print(f"{WITHOUT}: nothing is promised")
+    elif "each_client" in summary:
+        _each_client(summary)
+        out.print(f"each client's epsilon is its own {whom}; the largest of any is {summary['epsilon']:.6g}")
+    else:
+        mu = "" if summary["mu"] is None else f", mu = {summary['mu']:.6f}"
+        out.print(f"epsilon = {budget_in_words(summary['epsilon'])} at delta = {summary['delta']:g}{mu} {whom}")
+
+
+def _each_client(summary: dict[str, Any]) -> None:
+    """A row for each client, or for neighbours that are alike."""
+    table = Table(title="each client's own budget")
+    labels = [f"noise std / clip: {c['what']}" for c in summary["ledger"]]
+    for name in ("clients", "epsilon", "delta", *labels, "part of the average"):
+        table.add_column(name, justify="left" if name == "clients" else "right")
+    for first, last, alike in alike_clients(summary["each_client"]):
+        name = str(first) if first == last else f"{first} to {last}"
+        noise = (f"{m:.6g}" for m in alike[0]["multipliers"])
+        part = sum(c["weight"] for c in alike)
+        table.add_row(name, f"{alike[0]['epsilon']:.6g}", f"{alike[0]['delta']:g}", *noise, f"{part:.3%}")
+    out.print(table)
+
+
+def alike_clients(clients: list[dict[str, Any]]) -> list[tuple[int, int, list[dict[str, Any]]]]:
+    """Clients side by side with equal epsilon, delta and noise: the first's number, the last's, and all of them."""
+
+    def kind(c: dict[str, Any]) -> tuple:
+        return (f"{c['epsilon']:.6g}", c["delta"], *(f"{m:.6g}" for m in c["multipliers"]))
+
+    groups = [list(found) for _, found in itertools.groupby(clients, key=kind)]
+    return [(g[0]["client"], g[-1]["client"], g) for g in groups]
+
+
+def private_search(summary: dict[str, Any]) -> None:
+    """What a private search released: its winner, one trial's ledger, and what all of it costs."""
+    search, settings = summary["search"], summary["settings"]
+    given = ", ".join(f"{k} = {v}" for k, v in settings.items()) or "its own settings"
+    out.print(f"[bold]{summary['label']}[/]: {given}", highlight=False)
+    out.print(f"score of the winner: {summary['score']}; it was the best, so it is a little too good", highlight=False)
+    out.print(f"{search['settings']} settings, {search['way']}; one trial has mu = {search['trial_mu']:.6f}, epsilon "
+              f"{search['trial_epsilon']:.6g} by itself", highlight=False)  # fmt: skip
+    out.print(f"trained again: {search['trained_again']}", highlight=False)
+    out.print("the ledger below is one trial's; the epsilon under it is of search and model together")
+    prices(summary)
 
 
 def _grouped(summary: dict[str, Any], group: dict[str, Any]) -> str:

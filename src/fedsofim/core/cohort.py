@@ -28,7 +28,7 @@ class Cohort:
     records: Records
     sizes: jax.Array  # |D_i|; the single number 1 when pooled
     weights: jax.Array  # w_i, adding up to 1
-    stds: jax.Array  # noise std of each release site
+    stds: jax.Array  # noise std of each release site; a row for each client, where these have their own
     noise_std: jax.Array  # per coordinate of the averaged release
     key: jax.Array  # of all noise in the run
     whose: jax.Array | None = None  # whose each record is, where pooled clients take part by chance
@@ -50,7 +50,12 @@ class Cohort:
         weight = self.records.weight * present[whose].astype(self.records.weight.dtype)
         return replace(self, records=self.records._replace(weight=weight))
 
-    def inputs(self, carry: Carry, t: Any, *, memory: Any, key: Any, index: Any, size: Any) -> Inputs:
+    @property
+    def own_stds(self) -> bool:
+        """Has every client noise of its own size?"""
+        return self.stds.ndim == 2
+
+    def inputs(self, carry: Carry, t: Any, *, memory: Any, key: Any, index: Any, size: Any, stds: Any = None) -> Inputs:
         """What one client's program takes in round t."""
         return Inputs(
             params=carry.params,
@@ -61,6 +66,6 @@ class Cohort:
             size=size,
             round=t,
             noise_std=self.noise_std,
-            stds=self.stds,
+            stds=self.stds if stds is None else stds,
             records=self.records,
         )

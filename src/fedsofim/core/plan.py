@@ -14,34 +14,38 @@ import numpy as np
 from fedsofim.core import accounting, plan_checks
 from fedsofim.core.accounting import Charge
 from fedsofim.core.audit import Program
-from fedsofim.core.budget import Budget
+from fedsofim.core.budgets import AnyBudget, each_of, simplest
 from fedsofim.core.door import Facts
+from fedsofim.core.each_client import calibrated, check_stds, hidden_by, louder, mu_of_each, spent_by_each
 from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.group import epsilon_for_group
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, is_linear
 from fedsofim.core.participation import attendance_of, groups_of_clients, largest_group, members
 from fedsofim.core.phase import Phase
-from fedsofim.core.plan_checks import Trust, Weights, check_noise, check_run, check_trust, check_units
+from fedsofim.core.plan_checks import Trust, check_noise, check_run, check_trust, check_units
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.preparation import Step, units_of
 from fedsofim.core.programs import Public, check_preparation, made_by_all, read_programs, shape_after
 from fedsofim.core.records import block_shape
 from fedsofim.core.site import MAX_SITES
-from fedsofim.errors import InputError
+from fedsofim.core.weights import Weights, weights_of
 from fedsofim.protection import Unit
 from fedsofim.tasks import Task
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A priced run. Under NO_PRIVACY there is no noise at all, and epsilon is infinite."""
+    """A priced run. Under NO_PRIVACY there is no noise at all, and epsilon is infinite.
+
+    Of unequal budgets: what names no client is of the least noise, and the largest `epsilon`, `delta` and `mu` of any.
+    """
 
     method: Method
     model: Model
     programs: Mapping[Phase, Program]  # in the order they run
     multipliers: Mapping[Any, float]  # noise std over clip, by SiteKey
-    budget: Budget
+    budget: AnyBudget
     rounds: int
     clip: float
     sizes: tuple[int, ...]
@@ -56,6 +60,7 @@ class Plan:
     client_rate: float = 1.0  # of the clients in a round, by chance (drawn_clients.py)
     task: Task = Task()
     min_clients: int | None = None  # how many a secure sum can do with; None: it needs all of them
+    each: tuple[Mapping[Any, float], ...] = ()  # multipliers of each client, where budgets are unequal
 
     def __repr__(self) -> str:
         """What it releases and costs, in a line."""
@@ -95,6 +100,8 @@ class Plan:
     @property
     def epsilon(self) -> float:
         """What the ledger really spends, derived from its releases and their noise."""
+        if self.each:
+            return max(self.epsilons)
         return accounting.spent(self.ledger, self.multipliers, self.delta) if self.budget.private else math.inf
 
     def epsilon_for_group(self, k: int) -> float:
@@ -102,17 +109,34 @@ class Plan:
         return epsilon_for_group(self.ledger, self.multipliers, self.delta, k) if self.budget.private else math.inf
 
     @property
+    def epsilons(self) -> tuple[float, ...]:
+        """The same for each client, from its own noise, at its own budget's delta."""
+        if not self.each:
+            return (self.epsilon,) * len(self.sizes)
+        return spent_by_each(self.ledger, hidden_by(self), each_of(self.budget, len(self.sizes)))
+
+    @property
     def mu(self) -> float | None:
         """Composed mu; None where records or clients take part by chance, which has no single mu."""
         if any(c.chance < 1 for c in self.ledger):
             return None
+        if self.each:
+            return float(mu_of_each(self).max())
         return accounting.mu_spent(self.ledger, self.multipliers) if self.budget.private else math.inf
+
+    def shared(self, phase: Phase) -> bool:
+        """Does one noise hide a sum over clients? Not what else a method sends (its setup, steps of its own)."""
+        return self.trust == "secure-sum" and (self.pooled if phase is Phase.ROUND else phase is not Phase.SETUP)
+
+    def louder(self, phase: Phase) -> np.ndarray:
+        """Each client's noise over the least of any, in what a phase releases first."""
+        return louder(self, phase)
 
     @property
     def client_weights(self) -> np.ndarray:
-        """w_i of the mean of uploads: 1/n (the paper) or |D_i|/N (every record counts alike)."""
+        """w_i of the mean of uploads (weights.py)."""
         sizes = np.asarray(self.sizes, float)
-        return np.full(len(sizes), 1 / len(sizes)) if self.weights == "uniform" else sizes / sizes.sum()
+        return weights_of(self.weights, sizes, self.louder(Phase.ROUND), self.shared(Phase.ROUND))
 
     @property
     def factors(self) -> np.ndarray:
@@ -139,8 +163,9 @@ class Plan:
     @property
     def group_gains(self) -> list[float]:
         """Noise std of each group's average over that on one client's sum."""
-        shared = self.trust == "secure-sum" and self.pooled
-        gains = [noise_gain(factors, shared, self.min_clients) for factors in self.group_factors]
+        louder, shared = self.louder(Phase.ROUND), self.shared(Phase.ROUND)
+        groups = zip(self.group_factors, self.members, strict=True)
+        gains = [noise_gain(factors * louder[m], shared, self.min_clients) for factors, m in groups]
         # what is to be taken back in other rounds is as large in all of them
         return [max(gains)] * len(gains) if made_by_all(self.program) else gains
 
@@ -156,12 +181,10 @@ class Plan:
         return gains[0] if len(gains) == 1 else math.sqrt(math.fsum(g * g for g in gains) / len(gains))
 
     def gain(self, phase: Phase) -> float:
-        """The same in any phase. Under secure sum the sums of a preparation share their noise as gradients do; what
-        else a method sends (its setup, steps of its own) is not one sum over clients, and every client adds all of it.
-        """
+        """The same in any phase."""
         if phase is Phase.ROUND:
             return self.noise_gain
-        return noise_gain(self.factors, self.trust == "secure-sum" and phase is not Phase.SETUP, self.min_clients)
+        return noise_gain(self.factors * self.louder(phase), self.shared(phase), self.min_clients)
 
     def mean_std(self, phase: Phase) -> float:
         """Noise std of a coordinate of the mean of what the clients release first in a phase."""
@@ -183,8 +206,10 @@ class Plan:
         return self.batch_rate * self.client_rate
 
     @property
-    def sigma_g(self) -> float:
-        """The paper's multiplier sqrt(n)·s/c, s the noise std on each client's sum (its share under secure sum)."""
+    def sigma_g(self) -> float | None:
+        """The paper's multiplier sqrt(n)·s/c, s the noise std on each client's sum; None where each has its own."""
+        if self.each:
+            return None
         apart = math.sqrt(np.mean([noise_gain(f, shared=False) ** 2 for f in self.group_factors]))
         return math.sqrt(len(self.members[0])) * self.noise_gain / apart * self.sum_std / self.program.charges[0].clip
 
@@ -196,17 +221,18 @@ class Plan:
         rates = {"batch_rate": self.expected / self.attendance, "attendance": self.attendance}
         return Facts(self.rounds, len(self.sizes), self.clip, noise_std, units, groups, **rates)
 
-    def stds(self, phase: Phase) -> list[float]:
+    def stds(self, phase: Phase, client: int | None = None) -> list[float]:
         """Noise std of each release of a phase, in the order of its program: the one place a plan becomes noise."""
         if not self.budget.private:
             return [0.0 for _ in self.programs[phase].charges]
+        found = self.multipliers if client is None or not self.each else self.each[client]
         # an unpaid release's noise is stated by the mechanism itself, in the data's units
-        return [1.0 if c.charged == 0 else self.multipliers[c.site] * c.clip for c in self.programs[phase].charges]
+        return [1.0 if c.charged == 0 else found[c.site] * c.clip for c in self.programs[phase].charges]
 
-    def stds_by_site(self, phase: Phase) -> np.ndarray:
+    def stds_by_site(self, phase: Phase, client: int | None = None) -> np.ndarray:
         """The same as the door reads them: at the number of each site."""
         out = np.zeros(MAX_SITES, np.float32)
-        for site, std in zip(self.programs[phase].sites, self.stds(phase), strict=True):
+        for site, std in zip(self.programs[phase].sites, self.stds(phase, client), strict=True):
             out[site.number] = std
         return out
 
@@ -218,7 +244,7 @@ def make_plan(
     sizes: Sequence[int],
     shape: tuple[int, ...],
     classes: int,
-    budget: Budget,
+    budget: AnyBudget,
     rounds: int,
     clip: float = 10.0,
     trust: Trust = "local",
@@ -242,7 +268,7 @@ def make_plan(
     (participation.py). `batch_rate`: with which probability each record takes part in a gradient, drawn in secret;
     `client_rate`: each client in a round (drawn_clients.py). `evaluation`: right answers counted at the clients,
     out of the same budget (evaluation.py). `min_clients`: under secure sum, with how many the sum of a round still has
-    all the noise that was priced.
+    all the noise that was priced. `budget`: one for all, or a `Budgets` with one for each client.
     """
     check_run(sizes, rounds, clip, batch_rate)
     check_trust(method, len(sizes), trust, weights, min_clients, participants)
@@ -250,7 +276,8 @@ def make_plan(
     check_units(method, unit, places, trust)
     check_preparation(preparation)
     check_noise(budget, multiplier)
-    sizes, steps = tuple(int(s) for s in sizes), tuple(preparation)
+    sizes, steps, budget = tuple(int(s) for s in sizes), tuple(preparation), simplest(budget)
+    each_of(budget, len(sizes))  # as many as clients?
     both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task}
     attendance = attendance_of(sizes, client_rate)
     groups = groups_of_clients(participants, len(sizes))
@@ -261,35 +288,13 @@ def make_plan(
     )  # fmt: skip
     programs = read_programs(method, model, steps, public)
     plan_checks.check_noise_of_all(method, programs[Phase.ROUND], trust)
-    multipliers = _multipliers(method, programs, budget, multiplier)
+    plan_checks.check_own_budgets(budget, made_by_all(programs[Phase.ROUND]), client_rate)
+    multipliers, each = calibrated(method, programs, budget, multiplier)
     plan = Plan(
-        method=method, model=model, programs=programs, multipliers=multipliers, budget=budget, sizes=sizes,
+        method=method, model=model, programs=programs, multipliers=multipliers, budget=budget, each=each, sizes=sizes,
         shape=shape_after(steps, shape), trust=trust, weights=weights, preparation=steps, unit=unit,
         participants=participants, min_clients=min_clients, batch_rate=float(batch_rate),
         client_rate=float(client_rate), **both,
     )  # fmt: skip
-    _check_stds(plan)
+    check_stds(plan)
     return plan
-
-
-def _check_stds(plan: Plan) -> None:
-    """Noise that float32 cannot carry as it was priced is an error, for one client's sum and for the mean of all."""
-    if plan.budget.private:
-        for phase, program in plan.programs.items():
-            for site, std in zip(program.sites, plan.stds(phase), strict=True):
-                accounting.check_std(site.label, std)
-                accounting.check_std(site.label, std * plan.gain(phase))
-
-
-def _multipliers(
-    method: Method, programs: Mapping[Phase, Program], budget: Budget, given: float | None
-) -> dict[Any, float]:
-    """Noise std over clip of every site: calibrated to the budget, or the given one."""
-    charges = [c for p in programs.values() for c in p.charges]
-    if not programs[Phase.ROUND].charges:
-        raise InputError(f"{method.name}: the client releases nothing; call the door in it")
-    if any(c.charged is not None for c in charges) and not method.note:
-        raise InputError(f"{method.name}: a release is not charged at its cost; say so in the method's note")
-    if given is not None:
-        return accounting.at_multiplier(charges, given)
-    return accounting.calibrate(charges, budget) if budget.private else {c.site: 0.0 for c in charges}

@@ -5,16 +5,17 @@ from typing import Any, Literal, get_args
 
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
+from fedsofim.core.budgets import Budgets
 from fedsofim.core.method import Method
 from fedsofim.core.participation import check_participants
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.programs import made_by_all
 from fedsofim.core.site import check_clip, check_sample
+from fedsofim.core.weights import Weights
 from fedsofim.errors import InputError, Refused, expect_whole, is_whole, one_of
 from fedsofim.protection import check_unit
 
 Trust = Literal["local", "secure-sum"]
-Weights = Literal["uniform", "size"]
 
 
 def check_run(sizes: Sequence[int], rounds: int, clip: float, batch_rate: float) -> None:
@@ -93,13 +94,27 @@ def check_units(method: Method, unit: str, places: int | None, trust: str) -> No
 
 
 def check_budget(budget: Any) -> None:
-    if not isinstance(budget, Budget):
+    if not isinstance(budget, Budget | Budgets):
         raise InputError(
-            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), or fs.NO_PRIVACY to train without noise"
+            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), fs.Budgets([...]) with one for each client,"
+            " or fs.NO_PRIVACY to train without noise"
+        )
+
+
+def check_own_budgets(budget: Any, made_by_all: bool, client_rate: float) -> None:
+    """What is not priced for clients with budgets of their own."""
+    if isinstance(budget, Budgets) and (made_by_all or client_rate < 1):
+        raise Refused(
+            "each client has a budget of its own, and the noise is made by all of them together or clients take part "
+            "by chance: what each then spends is not priced here. Give one budget for all"
         )
 
 
 def check_noise(budget: Any, multiplier: float | None) -> None:
     check_budget(budget)
+    if multiplier is not None and isinstance(budget, Budgets):
+        raise InputError(
+            f"one noise multiplier, {multiplier!r}, for clients with budgets of their own; give one of them"
+        )
     if multiplier is not None and not budget.private:
         raise InputError(f"a noise multiplier of {multiplier!r} and {budget} contradict each other; give one of them")

@@ -30,7 +30,8 @@ def can_pool(method: Method) -> bool:
 
 
 def noise_gain(factors: np.ndarray, shared: bool, min_clients: int | None = None) -> float:
-    """Noise std of the mean over that on one client's sum, for factors a_i.
+    """Noise std of the mean over that on one client's sum, for factors a_i; where clients have noise of their own size,
+    over that of a client whose factor is a_i itself: give a_i times how much louder client i is.
 
     Every client draws its own: sqrt(Σ a_i²). Shared, under secure summation, only Σ_i a_i·S_i is seen, which a record
     moves by at most max_i a_i·2c, so the total noise is that of the largest. Where `min_clients` of n may be all that

@@ -91,7 +91,9 @@ def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[ja
     keys = op.key if dim.key is not None else jax.random.split(op.key, clients)
     records = _sampled(site, keys, op.round, op.records)
     sums = client_sums(site.query, consts, batched, records, clients, _clip(site), site.sample)
-    out = jax.vmap(lambda key, *s: noisy(site.noise, key, op.round, op.stds[site.number], s))(keys, *sums)
+    stds = op.stds if dim.stds is None else jnp.moveaxis(op.stds, dim.stds, 0)  # of all, or a row for each client
+    std = jnp.broadcast_to(stds[..., site.number], (clients,))
+    out = jax.vmap(lambda key, s, *sums: noisy(site.noise, key, op.round, s, sums))(keys, std, *sums)
     return out, [0] * len(out)
 
 

@@ -58,10 +58,11 @@ def _stepped(rules: Rules, cohort: Cohort, carry: Carry, mean: Any, memory: Any)
 def ask_each(program: Program, cohort: Cohort, carry: Carry, t: jax.Array) -> tuple[Any, Any]:
     """Every client's audited program side by side, then the weighted mean of the uploads."""
 
-    def client(memory: Any, index: jax.Array, size: jax.Array) -> tuple[Any, Any]:
+    def client(memory: Any, index: jax.Array, size: jax.Array, stds: jax.Array) -> tuple[Any, Any]:
         key = jax.random.fold_in(cohort.key, index)
-        return program(cohort.inputs(carry, t, memory=memory, key=key, index=index, size=size))
+        return program(cohort.inputs(carry, t, memory=memory, key=key, index=index, size=size, stds=stds))
 
     indices = jnp.arange(len(cohort.sizes), dtype=jnp.int32)
-    uploads, memory = jax.vmap(client)(carry.memory, indices, cohort.sizes)
+    of_each = (0, 0, 0, 0 if cohort.own_stds else None)
+    uploads, memory = jax.vmap(client, of_each)(carry.memory, indices, cohort.sizes, cohort.stds)
     return jax.tree.map(lambda u: jnp.tensordot(cohort.weights.astype(u.dtype), u, 1), uploads), memory

@@ -7,6 +7,8 @@ from typing import Any
 
 from fedsofim.core.accounting import Charge
 from fedsofim.core.budget import stated
+from fedsofim.core.budgets import each_of, in_groups
+from fedsofim.core.each_client import hidden_by
 from fedsofim.core.leaves import told
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
@@ -33,9 +35,36 @@ def privacy_summary(p: Plan) -> dict[str, Any]:
         "trust": p.trust,
         "weights": p.weights,
         "note": p.method.note,
+        **({"each_client": _each_client(p)} if p.each else {}),
         "formed": formed(p),
         "ledger": [_entry(p, c, std) for phase in p.programs for c, std in _priced(p, phase)],
     }
+
+
+def _each_client(p: Plan) -> list[dict[str, Any]]:
+    """Where budgets are unequal: what each client is promised, what hides its records, and what it counts."""
+    hidden = hidden_by(p)
+    budgets, weights = each_of(p.budget, len(p.sizes)), p.client_weights
+    return [
+        {
+            "client": i,
+            "epsilon": epsilon,
+            "delta": budgets[i].delta,
+            "asked": budgets[i].epsilon,
+            "weight": float(weights[i]),
+            "multipliers": [float(hidden[c.site][i]) for c in p.ledger],
+        }
+        for i, epsilon in enumerate(p.epsilons)
+    ]
+
+
+def spent_in_words(p: Plan) -> str:
+    """What a plan spends, never one client's epsilon for another's."""
+    if p.each:
+        deltas = [b.delta for b in each_of(p.budget, len(p.sizes))]
+        return f"each client its own: {in_groups(list(zip(p.epsilons, deltas, strict=True)))}"
+    spent = stated(p.epsilon)
+    return f"epsilon {spent:.6g} at delta {p.delta:g}" if isinstance(spent, float) else f"epsilon {spent}"
 
 
 def formed(p: Plan) -> dict[str, str]:
@@ -52,12 +81,16 @@ def _entry(p: Plan, c: Charge, std: float) -> dict[str, Any]:
     """One line of the ledger. `unit_releases` is what it costs, in independent releases of unit noise; a number in
     `charged_as` means the account is wrong on purpose (a preset that reruns a published one)."""
     multiplier = p.multipliers[c.site]
-    numbers = {"clip": c.clip, "sensitivity": c.ratio * c.clip, "multiplier": multiplier, "std": std}
+    numbers = {"clip": c.clip, "sensitivity": c.ratio * c.clip}
+    if not p.each:  # else each client's are in `each_client`
+        numbers |= {"multiplier": multiplier, "std": std}
     return {
         "what": c.label,
         "releases": c.releases,
         "unit_releases": c.weight,
         "charged_as": c.charged,
+        "multiplier": None,
+        "std": None,
         **{k: v if math.isfinite(v) else None for k, v in numbers.items()},
         "sampled": c.sample,
         "attendance": c.attendance,
@@ -67,8 +100,9 @@ def _entry(p: Plan, c: Charge, std: float) -> dict[str, Any]:
 
 
 def _part(p: Plan, c: Charge, multiplier: float) -> float | None:
-    """The part of the run's mu² that this line spends; None where there is no mu, or nothing is charged."""
-    if p.mu is None or not math.isfinite(p.mu) or c.charged is not None:
+    """The part of the run's mu² that this line spends; None where there is no mu, or nothing is charged, or each client
+    has its own."""
+    if p.each or p.mu is None or not math.isfinite(p.mu) or c.charged is not None:
         return None
     return c.ratio**2 * c.weight / multiplier**2 / p.mu**2
 
@@ -82,11 +116,9 @@ def as_html(p: Plan) -> str:
     ]
     head = "".join(f"<th>{escape(h)}</th>" for h in heads)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(v))}</td>" for v in row) + "</tr>" for row in rows)
-    spent = stated(p.epsilon)
-    told = f"{spent:.6g} at delta {p.delta:g}" if isinstance(spent, float) else str(spent)
     return (
-        f"<div><strong>Plan of {escape(p.method.name)}</strong>: {p.rounds} rounds at {len(p.sizes)} clients, epsilon "
-        f"{told}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<div><strong>Plan of {escape(p.method.name)}</strong>: {p.rounds} rounds at {len(p.sizes)} clients, "
+        f"{escape(spent_in_words(p))}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

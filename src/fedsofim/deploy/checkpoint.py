@@ -64,7 +64,7 @@ def _restored(arrays: Arrays) -> JobState:
     check(FORMAT, meta, "it")
     pairs = {name: tuple((k, v) for k, v in meta["order"].get(name, ())) for name in PAIRS}
     order = Order(**meta["order"] | pairs)
-    clients = tuple(Client(**{**c, "shape": tuple(c["shape"])}) for c in meta["clients"])
+    clients = tuple(_client(c) for c in meta["clients"])
     job = Job.read(meta["job"])
     fresh = start_job(order, clients)
     trees = {n: _tree(arrays, n, t) for n, t in (("params", fresh.params), ("state", fresh.state))}
@@ -76,6 +76,11 @@ def _restored(arrays: Arrays) -> JobState:
     at = replace(fresh, job=job, phase=Phase(meta["phase"]), round=meta["round"], absent=absent, **trees)
     at = replace(at, measured=measured)
     return replace(at, released=_released(arrays, at))
+
+
+def _client(c: dict[str, Any]) -> Client:
+    allows = c.get("allows")
+    return Client(**{**c, "shape": tuple(c["shape"]), "allows": None if allows is None else tuple(allows)})
 
 
 def _check_choices(job: Job, planned: Job) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedsofim.core.budget import epsilon_stated
 from fedsofim.data.columns import feature_names
 from fedsofim.data.meaning import differences, digest_of
 from fedsofim.data.schema import Schema, schema_of
@@ -24,6 +25,7 @@ class Client:
     ledger: str = ""  # its identity
     schema: str = ""  # of its table, as JSON; empty where it has none
     held_out: int = 0  # records that no round sees
+    allows: tuple[float, float] | None = None  # (epsilon, delta) that its policy still allows (allowance.py)
     unit: str = "record"  # whom it protects; sizes count these
 
     @property
@@ -59,12 +61,27 @@ def client_of(hello: Mapping[str, Any]) -> Client:
         raise InputError(f"{name} states size {size}, shape {list(shape)}; expected at least one record")
     schema = hello.get("schema")
     client = Client(name=name, size=size, shape=shape, classes=classes, ledger=ledger,
-                    schema="" if schema is None else json.dumps(schema), held_out=held_out, unit=unit)  # fmt: skip
+                    schema="" if schema is None else json.dumps(schema), held_out=held_out, unit=unit,
+                    allows=_allows(name, hello))  # fmt: skip
     try:
         _check_schema(client)
     except (TypeError, AttributeError, KeyError, OverflowError) as error:  # a stranger's schema may be anything
         raise InputError(f"the schema of {name} cannot be read; do all run the same version?") from error
     return client
+
+
+def _allows(name: str, hello: Mapping[str, Any]) -> tuple[float, float] | None:
+    given = hello.get("allows")
+    if given is None:
+        return None
+    try:
+        epsilon, delta = epsilon_stated(given["epsilon"]), float(given["delta"])
+        sane = epsilon >= 0 and 0 < delta < 1  # also refuses NaN
+    except (KeyError, TypeError, ValueError, OverflowError):
+        sane, epsilon, delta = False, 0.0, 0.0
+    if not sane:
+        raise InputError(f"{name} says that its policy allows {str(given)[:80]}; expected an epsilon and a delta")
+    return epsilon, delta
 
 
 def _check_schema(client: Client) -> None:

@@ -41,8 +41,8 @@ def _after(now: JobState, number: int) -> int:
 def counted(now: JobState, average: Any, present: Sequence[str]) -> JobState:
     """The job with one more accuracy, and on to its next round."""
     clients = [c for c in now.clients if c.name in present]
-    records, std = sum(c.counted for c in clients), now.job.stds[Phase.EVALUATION][0]
-    excess, error = float(average["right"][0]), std * math.sqrt(len(clients)) / records
+    records, stds = sum(c.counted for c in clients), [now.job.stds_of(c.name)[Phase.EVALUATION][0] for c in clients]
+    excess, error = float(average["right"][0]), math.hypot(*stds) / records
     if now.masked:  # over the records that are trained on, whichever were counted
         scale = sum(c.size for c in clients) / records
         excess *= scale

@@ -16,6 +16,7 @@ from fedsofim.core.models import softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.preparation import Map, prepared
+from fedsofim.deploy.allowance import budget_for
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.wire import Job, Programs, Request, outgoing, programs_of
@@ -91,7 +92,7 @@ def choices_of(order: Order, clients: tuple[Client, ...]) -> Choices:
     """What the recipe makes of these clients, and what was ordered by hand in its place."""
     model = models.unless_head(order.model, dict(order.model_settings))
     situation = Situation(
-        budget=order.budget,
+        budget=budget_for(order, clients),
         sizes=tuple(c.size for c in clients),
         shape=clients[0].shape,
         classes=clients[0].classes,
@@ -99,6 +100,7 @@ def choices_of(order: Order, clients: tuple[Client, ...]) -> Choices:
         head=model is None,
         takes="any features" if model is None else model.takes,
         min_clients=order.min_sum,
+        quiet=order.weights == "quiet",
     )
     return by_hand(
         choose(order.recipe, situation),
@@ -121,7 +123,7 @@ def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
         sizes=[c.size for c in clients],
         shape=clients[0].shape,
         classes=clients[0].classes,
-        budget=order.budget,
+        budget=budget_for(order, clients),
         rounds=chosen.rounds,
         clip=chosen.clip,
         weights=chosen.weights,

@@ -21,6 +21,7 @@ from fedsofim.core.site import MAX_SITES
 from fedsofim.data.meaning import digest_of
 from fedsofim.data.schema import plain_schema
 from fedsofim.deploy.account import Ask, Opened
+from fedsofim.deploy.allowance import allowance
 from fedsofim.deploy.execute import Secrets, run, run_masked
 from fedsofim.deploy.holding import held
 from fedsofim.deploy.lines import Line
@@ -49,6 +50,7 @@ def hello(policy: Policy) -> dict[str, Any]:
         "classes": policy.classes,
         "ledger": standing.ledger,
         "version": version("fedsofim"),
+        "allows": {"epsilon": stated(allowance(policy)), "delta": policy.delta},
         **({} if data.held_out is None else {"held_out": data.held_out.units}),
         **({} if policy.schema is None else {"schema": plain_schema(policy.schema)}),  # public
     }

@@ -65,13 +65,16 @@ class Order:
         1.0, f"budget for the whole job; {WITHOUT}: no noise, for a rehearsal", typed=str, shown="1.0", read=_epsilon
     )
     delta: float = described(1e-5, "delta of the budget")
+    budgets: str = described("", "from-nodes: each node spends what its policy still allows, and at most --epsilon")
     rounds: int | None = described(None, f"rounds of the job; {_AS_IS}", kind=int)
     clip: float | None = described(None, f"largest norm of a record's gradient; {_AS_IS}", kind=float)
     clients: int = described(3, "nodes that take part")
     min_clients: int | None = described(
         None, "go on in rounds where at least so many answer; left out: every round needs all of them", kind=int
     )
-    weights: Weights | None = described(None, f"uniform, or size; {_AS_IS}", typed=str | None, kind=str)
+    weights: Weights | None = described(
+        None, f"uniform, size, or quiet (the least noise); {_AS_IS}", typed=str | None, kind=str
+    )
     trust: Trust = described("local", "local, or secure-sum: masked uploads that share the noise", typed=str)
     unit: Unit = described(
         "record", "whom epsilon protects: record, person, client (under secure-sum); as every node's policy", typed=str
@@ -86,6 +89,11 @@ class Order:
     evaluate_every: int = described(0, "rounds between two such counts; 0: one, at the end")
     evaluate_share: float = described(0.05, "part of the budget for all of them")
     seed: int = described(0, "of the initial parameters")
+
+    @property
+    def from_nodes(self) -> bool:
+        """Is each node's policy its budget?"""
+        return self.budgets == "from-nodes"
 
     @property
     def privately(self) -> bool:
@@ -108,12 +116,23 @@ class Order:
         one_of("trust", self.trust, get_args(Trust))
         if self.weights is not None:
             one_of("weights", self.weights, get_args(Weights))
+        self._check_budgets()
         for kind, name in (("method", self.method), ("model", self.model)):
             if name is not None and is_file(name):
                 raise InputError(
                     f"the {kind} {name} is a file, and nodes run only what is installed there; package it with an "
                     f"entry point in the group fedsofim.{kind}s, install the package on every node, and give its name"
                 )
+
+    def _check_budgets(self) -> None:
+        one_of("budgets", self.budgets, ("", "from-nodes"))
+        if self.from_nodes and not self.budget.private:
+            raise InputError(f"budgets from-nodes and epsilon {WITHOUT} contradict each other; give one of them")
+        if self.trust == "secure-sum" and (self.from_nodes or self.weights == "quiet"):
+            raise InputError(
+                "under secure sum nodes derive one shared noise from sizes and uniform or size weights, and price it "
+                "by their own policies; budgets from-nodes and weights quiet need trust local"
+            )
 
     @property
     def budget(self) -> Budget:

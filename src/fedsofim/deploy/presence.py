@@ -69,5 +69,6 @@ def noise_std_of(now: JobState, present: Sequence[str]) -> float:
         return now.plan.noise_std
     if now.masked:
         return now.plan.noise_std * math.sqrt(len(present) / len(now.clients)) / weight_of(now, present)
-    sizes = np.asarray([c.size for c in now.clients if c.name in present], float)
-    return now.plan.sum_std * noise_gain(weights_of(now, present) / sizes, shared=False)
+    here = np.array([c.name in present for c in now.clients])
+    sizes, louder = np.asarray(now.plan.sizes, float)[here], now.plan.louder(Phase.ROUND)[here]
+    return now.plan.sum_std * noise_gain(weights_of(now, present) / sizes * louder, shared=False)

@@ -118,7 +118,7 @@ def _check_drawable(request: Request, site: Site, std: float, numbers: int, size
 
 def _lines(policy: Policy, request: Request, program: Program) -> tuple[dict[int, float], list[Line]]:
     """Every release site's std with its line for the ledger."""
-    asked = request.job.stds.get(request.phase, [])
+    asked = request.job.stds_of(policy.name).get(request.phase, [])
     if len(asked) != len(program.sites):
         raise Refused(f"{len(asked)} noise stds were given for {len(program.sites)} releases")
     rounds = request.job.times(request.phase)

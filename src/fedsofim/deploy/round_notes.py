@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.core.budget import WITHOUT
+from fedsofim.core.summary import spent_in_words
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.wire import Job
 from fedsofim.errors import is_number
@@ -28,6 +29,7 @@ def standing_of(now: JobState, spent: Mapping[str, Mapping[str, Any]]) -> dict[s
         "trust": now.job.trust,
         "protects": PROTECTED[now.job.unit],
         "epsilon": now.order.epsilon,
+        "own_budgets": bool(now.job.own_stds),
         "delta": now.order.delta,
         "enough": now.order.min_clients or len(now.clients),
         "clients": [{"name": c.name, "size": c.size, **spent.get(c.name, {})} for c in now.clients],
@@ -71,8 +73,6 @@ def job_in_words(job: Job) -> str:
 def plan_in_words(now: JobState) -> list[str]:
     """What the job costs, and why it is as it is: a line for each choice."""
     p = now.plan
-    cost = (
-        f"epsilon {p.epsilon:.6g} at delta {p.delta:g} for {PROTECTED[p.unit]}" if math.isfinite(p.epsilon) else WITHOUT
-    )
+    cost = f"{spent_in_words(p)} for {PROTECTED[p.unit]}" if math.isfinite(p.epsilon) else WITHOUT
     first = f"job {now.job.id}: {p.method.name}, {len(p.sizes)} clients, {p.rounds} rounds, {cost}"
     return [first, *(f"recipe {now.order.recipe}: {what}: {why}" for what, why in now.choices.why)]

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from fedsofim.core.accounting import STDS
+from fedsofim.core.phase import Phase
 from fedsofim.errors import InputError, is_number
 
 LONGEST = 1_000_000  # letters of a message's facts
@@ -85,3 +86,9 @@ def are_settings(found: Any) -> bool:
         return isinstance(value, list | tuple) and len(value) <= 100 and all(map(one, value))
 
     return isinstance(found, dict) and all(isinstance(k, str) and (one(v) or several(v)) for k, v in found.items())
+
+
+def are_stds(given: Any) -> bool:
+    """Noise stds by phase, as a job's terms have them?"""
+    lists = isinstance(given, dict) and set(given) <= set(Phase) and all(isinstance(s, list) for s in given.values())
+    return lists and all(is_number(v) and 0 <= v <= STDS[1] for s in given.values() for v in s)

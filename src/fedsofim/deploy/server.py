@@ -38,10 +38,12 @@ def check_order(order: Order) -> None:
     expect_whole("clients", order.clients, 1)
     if models.unless_head(order.model, dict(order.model_settings)) is not None:
         order = replace(order, model=HEAD, model_settings=())  # it could be made; it may be for records of another form
+    allowed = (order.budget.epsilon, order.budget.delta) if order.from_nodes else None
+    size = 1 if order.unit == "client" else 100
     start_job(
         order,
         tuple(
-            Client(name=f"{i}", size=1 if order.unit == "client" else 100, shape=(8,), classes=2, unit=order.unit)
+            Client(name=f"{i}", size=size, shape=(8,), classes=2, unit=order.unit, allows=allowed)
             for i in range(order.clients)
         ),
     )
@@ -83,6 +85,9 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         classes=clients[0].classes,
         shape=clients[0].shape,
         stds={phase: plan.stds(phase) for phase in plan.programs},
+        own_stds={c.name: {phase: plan.stds(phase, i) for phase in plan.programs} for i, c in enumerate(clients)}
+        if plan.each
+        else {},
         noise_std=plan.noise_std,
         preparation=as_tables(plan.preparation),
         mean_stds={phase: plan.mean_std(phase) for phase in phases_of(plan.preparation)},

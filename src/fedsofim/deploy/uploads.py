@@ -32,7 +32,8 @@ def faults(now: JobState, uploads: Mapping[str, Arrays]) -> dict[str, str]:
     if now.masked:
         return found  # each upload by itself looks like noise
     norms = {name: _norm(arrays) for name, arrays in uploads.items() if name not in found}
-    compared = len(norms) >= 3 and now.phase is not Phase.EVALUATION  # accuracies about one half are about 0 here
+    # accuracies about one half are about 0 here, and who has a budget of its own may be much louder than the others
+    compared = len(norms) >= 3 and now.phase is not Phase.EVALUATION and not now.job.own_stds
     middle = float(np.median(list(norms.values()))) if compared else math.inf
     for client in now.clients:
         norm, largest = norms.get(client.name, 0.0), _largest(now, client)
@@ -75,7 +76,7 @@ def _largest(now: JobState, client: Client) -> float:
     plain = now.phase in OWN or (now.phase is Phase.ROUND and now.plan.pooled)
     if not plain or type(site.noise) is not Independent or site.sample < 1:
         return math.inf
-    noise = now.job.stds[now.phase][0] * site.noise.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
+    noise = now.job.stds_of(client.name)[now.phase][0] * site.noise.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
     return 1.001 * (site.clip + noise / (client.counted if now.phase is Phase.EVALUATION else client.size))
 
 

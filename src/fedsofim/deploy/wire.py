@@ -38,7 +38,7 @@ from fedsofim.core.records import block_shape
 from fedsofim.core.site import LARGEST_CLIP, SMALLEST_CLIP
 from fedsofim.deploy.execute import confirm_alone
 from fedsofim.deploy.installed import check_numbers, is_installed
-from fedsofim.deploy.sane import are_settings, is_name, plain
+from fedsofim.deploy.sane import are_settings, are_stds, is_name, plain
 from fedsofim.deploy.secure_sum import as_peers
 from fedsofim.deploy.steps import check_mean_stds, steps_of
 from fedsofim.errors import InputError, Refused, is_number, is_whole
@@ -66,6 +66,7 @@ class Job:
     shape: tuple[int, ...]
     stds: Mapping[Phase, list[float]]
     noise_std: float
+    own_stds: Mapping[str, Mapping[Phase, list[float]]] = field(default_factory=dict)  # by client, if budgets differ
     model: str = HEAD
     model_settings: dict[str, Any] = field(default_factory=dict)
     preparation: list[dict[str, Any]] = field(default_factory=list)
@@ -84,6 +85,12 @@ class Job:
     @property
     def evaluation(self) -> Evaluation | None:
         return Evaluation(times=self.evaluations, share=self.evaluation_share) if self.evaluations else None
+
+    def stds_of(self, name: str) -> Mapping[Phase, list[float]]:
+        """The noise stds of one client: its own, where budgets are unequal."""
+        if self.own_stds and name not in self.own_stds:
+            raise Refused(f"the job has no noise for {name[:64]}; it is for {', '.join(self.own_stds)[:200]}")
+        return self.own_stds.get(name, self.stds)
 
     def times(self, phase: Phase) -> int:
         """How often a phase is asked for."""
@@ -121,8 +128,9 @@ def _check(job: Job) -> None:
         and whole(job.rounds, job.clients, job.classes, *job.shape) and len(job.shape) >= 1
         and job.rounds <= _LARGEST and job.clients <= _LARGEST and job.classes * math.prod(job.shape) <= 1000 * _LARGEST
         and number(job.clip, SMALLEST_CLIP, LARGEST_CLIP) and number(job.noise_std)
-        and isinstance(job.stds, dict) and set(job.stds) <= set(Phase)
-        and all(isinstance(s, list) and all(number(v) for v in s) for s in job.stds.values())
+        and are_stds(job.stds) and isinstance(job.own_stds, dict) and all(map(are_stds, job.own_stds.values()))
+        and all(map(is_name, job.own_stds)) and len(job.own_stds) in (0, job.clients)
+        and (job.trust == "local" or not job.own_stds)
         and job.trust in get_args(Trust) and job.weights in get_args(Weights)
         and (job.trust == "local" or len(job.peers) == job.clients)
         and isinstance(job.schema, str)

@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from fedsofim import methods, models, recipes
 from fedsofim.core.budget import NO_PRIVACY, Budget, stated
+from fedsofim.core.budgets import AnyBudget, read_epsilons
 from fedsofim.core.feature_moments import FeatureMoments
 from fedsofim.core.models import HEAD
 from fedsofim.core.plan import Trust, Weights
@@ -94,6 +95,8 @@ class Entry:
     settings: dict[str, Any] = field(default_factory=dict)
     by_epsilon: dict[float, dict[str, Any]] = field(default_factory=dict)
     recipe: str | None = None  # None: the experiment's
+    weights: Weights | None = None  # None: the experiment's
+    epsilons: str = ""  # of each client in turn, as core/budgets.py reads them; empty: the grid's epsilon for all
 
     def at(self, epsilon: float) -> dict[str, Any]:
         """The settings under one budget.
@@ -140,6 +143,8 @@ class Experiment:
             one_of("weights", self.weights, get_args(Weights))
         for entry in self.entries:
             one_of("recipe", entry.recipe or self.recipe, recipes.names())
+            if entry.weights is not None:
+                one_of("weights", entry.weights, get_args(Weights))
         models.make(self.model, self.model_settings)
         for entry, epsilon in itertools.product(self.entries, self.epsilons):
             methods.make(entry.method, entry.at(epsilon), epsilon)  # a wrong setting fails now
@@ -171,6 +176,7 @@ class Point:
     standardize: Standardize | None = None
     place: str = ""  # the partition's name in tables
     model_settings: dict[str, Any] = field(default_factory=dict)
+    epsilons: str = ""  # of each client, where they are unequal; `epsilon` is then that of the rest
     whom: Whom = EVERY_RECORD
 
     def deal(self, data: Dataset) -> Split:
@@ -184,14 +190,17 @@ class Point:
         What was added later counts only where it is used, so that older rows keep their ids.
         """
         code = {"method": method_identity(self.method), "model": model_identity(self.model, self.model_settings)}
-        later = {"standardize": None, "model_settings": {}, "whom": EVERY_RECORD.plain()}
+        later = {"standardize": None, "model_settings": {}, "epsilons": "", "whom": EVERY_RECORD.plain()}
         whole = self.plain() | {"whom": self.whom.plain()}
         plain = {k: v for k, v in whole.items() if k != "place" and (k not in later or v != later[k])}
         return hashlib.sha256(json.dumps(plain | code, sort_keys=True).encode()).hexdigest()[:16]
 
-    @property
-    def budget(self) -> Budget:
-        return budget_at(self.epsilon, self.delta)
+    def budget_for(self, split: Split) -> AnyBudget:
+        """The budget of all clients of a split, or of each."""
+        common = budget_at(self.epsilon, self.delta)
+        if not self.epsilons:
+            return common
+        return read_epsilons(self.epsilons, stated(common.epsilon), self.delta, len(split.parts))
 
     def plain(self) -> dict[str, Any]:
         """The run as plain data, for files."""
@@ -220,7 +229,8 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
                     rounds=e.rounds,
                     clip=e.clip,
                     trust=e.trust,
-                    weights=e.weights,
+                    weights=entry.weights or e.weights,
+                    epsilons=entry.epsilons,
                     model=e.model,
                     model_settings=e.model_settings,
                     standardize=e.standardize,

@@ -21,7 +21,8 @@ from fedsofim.tasks import NUMBERS, Task, task_of
 _KEYS = ("format", "name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta",
          "rounds", "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout",
          "clients_from", "standardize", "task", "target_range", "huber", "person_column", *WHOM)  # fmt: skip
-_OWN = ("method", "sweep", "search", "recipe")  # of a method's table; all other keys are the method's settings
+#: Of a method's table; all other keys are the method's settings.
+_OWN = ("method", "sweep", "search", "recipe", "weights", "epsilons")
 
 
 def read_experiment(path: Path) -> Experiment:
@@ -152,8 +153,9 @@ def _entries(path: Path, label: str, given: Any) -> Iterable[Entry]:
         suffix = "".join(f" {k}={v:g}" if isinstance(v, int | float) else f" {k}={v}" for k, v in more.items())
         overridden = {e: {**s, **more} for e, s in by_epsilon.items()}
         yield Entry(
-            label + suffix, _beside(path, given["method"]), {**settings, **more}, overridden, given.get("recipe")
-        )
+            label + suffix, _beside(path, given["method"]), {**settings, **more}, overridden, given.get("recipe"),
+            given.get("weights"), str(given.get("epsilons", "")),
+        )  # fmt: skip
 
 
 def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:

@@ -37,7 +37,9 @@ def slug(words: str) -> str:
 def save_point(out: Path, point: Point, plan: Plan, split: Split, params: Any, made: Prepared, trace: Trace) -> None:
     """Keep a run's model, as `run.save` would."""
     model = models.unless_head(point.model, point.model_settings)
-    chosen = choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, model=model)
+    chosen = choices_for(
+        split, point.budget_for(split), recipe=point.recipe, trust=point.trust, model=model, weights=point.weights
+    )
     run = Run(
         plan=replace(plan, method=plan.method._replace(settings=tuple(point.settings.items()))),
         split=split,

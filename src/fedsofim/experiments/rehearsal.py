@@ -4,7 +4,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from fedsofim.core.budget import in_words
+from fedsofim.core.summary import spent_in_words
 from fedsofim.experiments.grid import Experiment, Point, points
 from fedsofim.experiments.journal import read_runs
 from fedsofim.experiments.reading import read_datasets
@@ -25,10 +25,9 @@ def rehearse(experiment: Experiment, out: Path, folder: Path, conduct: Conduct) 
         for done, (cell, point) in enumerate(cells, start=1):
             plan = planned(point, point.deal(by_name[point.dataset]))[0]
             seeds = sum(_cell(p) == cell for p in missing)
-            spent = in_words(plan.epsilon)
             lines.append(
-                f"  {seeds} x {point.label} on {point.dataset}, {point.place}: epsilon {spent} at delta "
-                f"{plan.delta:g}, {plan.rounds} rounds, {plan.releases} releases"
+                f"  {seeds} x {point.label} on {point.dataset}, {point.place}: {spent_in_words(plan)}, "
+                f"{plan.rounds} rounds, {plan.releases} releases"
             )
             progress.at(done)
     return [*lines, _time(missing, rows)]

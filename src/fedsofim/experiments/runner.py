@@ -136,7 +136,8 @@ def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, 
 
 def _chosen(point: Point, split: Split) -> Any:
     model = models.unless_head(point.model, point.model_settings)
-    return choices_for(split, point.budget, recipe=point.recipe, trust=point.trust, model=model)
+    budget = point.budget_for(split)
+    return choices_for(split, budget, recipe=point.recipe, trust=point.trust, model=model, weights=point.weights)
 
 
 def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
@@ -155,7 +156,9 @@ def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
         batch_rate=point.whom.batch_rate,
         client_rate=point.whom.client_rate,
     )
-    return training.planned(split, point.budget, recipe=point.recipe, trust=point.trust, given=given)[0], hyper
+    return training.planned(split, point.budget_for(split), recipe=point.recipe, trust=point.trust, given=given)[
+        0
+    ], hyper
 
 
 class _Splits:

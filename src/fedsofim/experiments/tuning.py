@@ -102,6 +102,13 @@ def search_settings(
 
 def held_out(split: Split, search: Search) -> Split:
     """The split without a random share of each client's records; those become the set to score on."""
+    kept, rows = set_apart(split, search)
+    train = kept.dataset
+    return replace(kept, dataset=replace(train, x_test=train.x_train[rows], y_test=train.y_train[rows]))
+
+
+def set_apart(split: Split, search: Search) -> tuple[Split, np.ndarray]:
+    """The split without that share, and which rows it is: by their places, so that no record decides it."""
     random = np.random.default_rng(search.seed)
     kept, scored = [], []
     for part in split.parts:
@@ -109,10 +116,8 @@ def held_out(split: Split, search: Search) -> Split:
         cut = min(math.ceil(search.holdout * len(part)), len(part) - 1)  # every client keeps a record
         scored.append(order[:cut])
         kept.append(np.sort(order[cut:]))
-    rows = np.sort(np.concatenate(scored))
-    train = split.dataset
-    validation = replace(train, x_test=train.x_train[rows], y_test=train.y_train[rows])
-    return Split(validation, tuple(kept), f"{split.description}, {search.holdout:g} held out")
+    description = f"{split.description}, {search.holdout:g} held out"
+    return Split(split.dataset, tuple(kept), description), np.sort(np.concatenate(scored))
 
 
 class Tuning(NamedTuple):
@@ -129,7 +134,7 @@ def best(tuning: Tuning, entry: Entry, epsilon: float, grid: Any) -> Winner:
     trials, task = tuning.trials, tuning.split.dataset.task
     found: list[tuple[float, Settings]] = []
     for stage in stages(tuning.search, entry.method, grid):
-        settings = [{**s, **_fixed(entry)} for s in stage]
+        settings = [{**s, **fixed_in(entry)} for s in stage]
         asked = [_trial(tuning, entry, epsilon, s) for s in settings]
         new = [(trial, s) for trial, s in zip(asked, settings, strict=True) if trials.get(trial) is None]
         scores = _scores(tuning, entry.method, [s for _, s in new], epsilon)
@@ -185,7 +190,7 @@ def _some(settings: list[Settings], search: Search) -> list[Settings]:
     return [settings[i] for i in sorted(chosen)]
 
 
-def _fixed(entry: Entry) -> Settings:
+def fixed_in(entry: Entry) -> Settings:
     return {k: v for k, v in entry.settings.items() if k != "preset"}
 
 

@@ -7,6 +7,7 @@ units of the clip, if it had all of the budget. The constants were fixed on vali
 import math
 from dataclasses import replace
 
+from fedsofim.core.budgets import Budgets
 from fedsofim.core.preparation import (
     Centred,
     ColumnScales,
@@ -59,7 +60,7 @@ def recommended(situation: Situation) -> Choices:
         why=(
             *why,
             ("clip", f"{CLIP:g}: 0.6 of a prepared record's length"),
-            _SIZE,
+            _weights(situation),
             *(_of_the_head(rounds, loud) if situation.head else _of_a_network(rounds, loud)),
             ("method", "fedsofim; rho a hundredth of the clip squared, momentum 0.8"),
             ("step", _step(situation.task)),
@@ -99,7 +100,16 @@ def _step(task: Task) -> str:
     return f"from rounds, clip and noise, for {task.kind}; all else is as for classes, where it was measured"
 
 
-_SIZE = ("weights", "size: every record counts alike, which has the least noise")
+_SIZE = ("weights", "size: every record counts alike, with less noise than if every client did")
+
+
+def _weights(situation: Situation) -> tuple[str, str]:
+    """Also where budgets are unequal: which clients to leave almost out is not a recipe's to choose."""
+    if not isinstance(situation.budget, Budgets):
+        return _SIZE
+    quieter = situation.noise / replace(situation, quiet=True).noise
+    said = f"size: every record counts alike; budgets are unequal, and quiet would have {quieter:.1f} times less noise"
+    return "weights", said
 
 
 def _unprepared() -> Choices:
@@ -131,7 +141,7 @@ def _network_as_it_is(situation: Situation) -> Choices:
         why=(
             ("features", "left as they are: the model may be trained on such already"),
             ("clip", f"{NETWORK_CLIP:g}: as the steps"),
-            _SIZE,
+            _weights(situation),
             _of_a_network(_network_rounds(loud), loud)[0],
             ("method", "fedsofim; rho a hundredth of the clip squared, momentum 0.8"),
             ("step", "as it was found for prepared records; tried on digits only"),

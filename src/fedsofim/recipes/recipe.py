@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.core.budget import Budget
+from fedsofim.core.budgets import AnyBudget, each_of
 from fedsofim.core.models import Takes
 from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.pooled import noise_gain
 from fedsofim.core.preparation import Step
+from fedsofim.core.weights import weights_of
 from fedsofim.errors import one_of
 from fedsofim.tasks import Task
 
@@ -23,7 +24,7 @@ from fedsofim.tasks import Task
 class Situation:
     """What is public before a run: nothing here depends on a record's contents."""
 
-    budget: Budget
+    budget: AnyBudget
     sizes: tuple[int, ...]
     shape: tuple[int, ...]  # of one record
     classes: int  # outputs of the model
@@ -32,6 +33,7 @@ class Situation:
     takes: Takes = "any features"  # what the model may be given
     task: Task = Task()
     min_clients: int | None = None  # how many a secure sum can do with; None: it needs all of them
+    quiet: bool = False  # are clients weighted for the least noise, by hand?
 
     @property
     def noise(self) -> float:
@@ -41,9 +43,12 @@ class Situation:
         """
         if not self.budget.private:
             return 0.0
-        sizes = np.asarray(self.sizes, float)
+        sizes, shared = np.asarray(self.sizes, float), self.trust == "secure-sum"
+        mu = np.array([b.mu for b in each_of(self.budget, len(sizes))])
         factors = np.full(len(sizes), 1 / sizes.sum())  # every record counts alike
-        return 2 * noise_gain(factors, self.trust == "secure-sum", self.min_clients) / self.budget.mu
+        if self.quiet:
+            factors = weights_of("quiet", sizes, 1 / mu, shared) / sizes
+        return 2 * noise_gain(factors * (mu.max() / mu), shared, self.min_clients) / float(mu.max())
 
 
 @dataclass(frozen=True, kw_only=True)

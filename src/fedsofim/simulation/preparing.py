@@ -21,7 +21,17 @@ def prepare(plan: Plan, split: Split, seed: int) -> tuple[Split, Prepared]:
     if not plan.preparation:
         return split, Prepared()
     stds = {s.phase: plan.mean_std(s.phase) for s in plan.preparation if s.phase is not None}
-    known = _kept(split, (plan.preparation, tuple(stds.items()), plan.client_weights.tobytes(), plan.trust, seed))
+    known = _kept(
+        split,
+        (
+            plan.preparation,
+            tuple(stds.items()),
+            plan.client_weights.tobytes(),
+            plan.trust,
+            plan.each and plan.budget,
+            seed,
+        ),
+    )
     init_key, noise_key = keys(seed)
     params = start_parameters(plan, split, init_key)
     for step in plan.preparation:

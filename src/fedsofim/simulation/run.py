@@ -14,7 +14,7 @@ from fedsofim.core.accounting import Charge
 from fedsofim.core.plan import Plan
 from fedsofim.core.prepared import Prepared
 from fedsofim.core.programs import upload_shapes
-from fedsofim.core.summary import privacy_summary
+from fedsofim.core.summary import privacy_summary, spent_in_words
 from fedsofim.data.cells import is_frame
 from fedsofim.data.html import card
 from fedsofim.data.partition import Split
@@ -255,7 +255,7 @@ class Run:
             f"{self._said(found.baseline[metric])}",
             **worst,
             "budget": str(p.budget),
-            "released": f"{p.releases} times, epsilon {p.epsilon:.4g}",
+            "released": f"{p.releases} times, {spent_in_words(p)}",
             "method": f"{p.method.name}, recipe {self.chosen.recipe}",
             "data": str(self.split),
         }

@@ -12,6 +12,7 @@ import numpy as np
 from fedsofim import native
 from fedsofim.core.audit import Program
 from fedsofim.core.cohort import Carry, Cohort
+from fedsofim.core.each_client import stds_of_each
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, evaluate
 from fedsofim.core.phase import Phase
@@ -146,7 +147,7 @@ def cohort_of(plan: Plan, split: Split, key: jax.Array, pooled: bool, laid: Reco
         records=laid,
         sizes=_float32(plan.attendance * np.asarray([1.0] if pooled else plan.sizes)),  # in expectation
         weights=_float32(plan.client_weights),
-        stds=_float32(stds * plan.noise_gain if pooled else stds),
+        stds=_float32(stds * plan.noise_gain if pooled else stds_of_each(plan, Phase.ROUND)),
         noise_std=_float32(plan.noise_std),
         key=key,
         whose=jax.device_put(whose(plan.sizes, laid)) if pooled and plan.attendance < 1 else None,
@@ -213,9 +214,10 @@ def ask_once(plan: Plan, phase: Phase, split: Split, params: Any, key: jax.Array
     """
     program, key = plan.programs[phase], jax.random.fold_in(key, len(plan.sizes) + _STREAM[phase])
     share = plan.gain(phase) / noise_gain(plan.factors, shared=False)
-    fixed: dict[str, Any] = {"stds": _float32(plan.stds_by_site(phase) * share), "noise_std": _float32(plan.noise_std)}
+    stds = plan.stds_by_site(phase) * share if plan.shared(phase) else stds_of_each(plan, phase)
     numbers = sum(math.prod(s.shape) for s in jax.tree.leaves(upload_shapes(program)))
-    pieces = in_pieces(split, plan.sizes, plan.client_weights, at_once=max(1, _NUMBERS // numbers))
+    pieces = in_pieces(split, plan.sizes, plan.client_weights, stds, at_once=max(1, _NUMBERS // numbers))
+    fixed: dict[str, Any] = {"noise_std": _float32(plan.noise_std)}
     if len(pieces) == 1:
         return _ask_once(program, Cohort(**pieces[0], **fixed, key=key), params)
     keys = [jax.random.fold_in(key, number) for number in range(len(pieces))]

@@ -166,7 +166,7 @@ class _Laid:
         self.kind, self.records = None, None
 
     def __call__(self, plan: Plan, split: Split) -> Records:
-        kind = (plan.pooled, plan.program.sites[0].query.tile, plan.weights)
+        kind = (plan.pooled, plan.program.sites[0].query.tile, plan.factors.tobytes())
         if self.records is None or self.split() is not split or self.kind != kind:
             self.records = None  # before the new ones are made: never two in memory
             self.records = simulator.layout(plan, split, plan.pooled)

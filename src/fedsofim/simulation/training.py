@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim.core.budget import Budget
+from fedsofim.core.budgets import AnyBudget
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, for_task, is_linear, linear
 from fedsofim.core.plan import Plan, Trust, Weights, make_plan
@@ -31,7 +31,7 @@ from fedsofim.tasks import CLASSES, LABELS, Task, refuse_other_than_classes
 def train(
     split: Split,
     method: Method | None = None,
-    budget: Budget | None = None,
+    budget: AnyBudget | None = None,
     rounds: int | None = None,
     *,
     recipe: str = "auto",
@@ -49,7 +49,8 @@ def train(
     on_round: Callable[[int, dict[str, float]], Any] | None = None,
     min_clients: int | None = None,
 ) -> Run:
-    """Train under one budget on split data, evaluated every so many rounds. NO_PRIVACY means without noise.
+    """Train under a budget on split data, evaluated every so many rounds. NO_PRIVACY means without noise,
+    Budgets([...]) a budget for each client.
 
     `on_round(round, {"accuracy": percent, "loss": ...})` is called for every evaluated round, while others are still to
     come ("rmse" instead, of numbers and counts); trackers.py has ready ones.
@@ -110,7 +111,8 @@ def planned(
     check_budget(budget)
     one_of("trust", trust, get_args(Trust))
     check_model(given.model, split.dataset.task)
-    chosen = choices_for(split, budget, recipe=recipe, trust=trust, model=given.model, min_clients=min_clients)
+    chosen = choices_for(split, budget, recipe=recipe, trust=trust, model=given.model, min_clients=min_clients,
+                         weights=given.weights)  # fmt: skip
     run = by_hand(chosen, rounds=given.rounds, clip=given.clip, weights=given.weights, preparation=given.preparation)
     plan = plan_for(
         split,
@@ -131,8 +133,8 @@ def planned(
 
 
 def choices_for(
-    split: Split, budget: Budget, *, recipe: str, trust: Trust, model: Model | None = None,
-    min_clients: int | None = None,
+    split: Split, budget: AnyBudget, *, recipe: str, trust: Trust, model: Model | None = None,
+    min_clients: int | None = None, weights: Weights | None = None,
 ) -> Choices:  # fmt: skip
     """What a recipe chooses for this split and model (None: the linear one): reads sizes and shapes only."""
     situation = Situation(
@@ -145,6 +147,7 @@ def choices_for(
         takes="any features" if model is None else model.takes,
         task=split.dataset.task,
         min_clients=min_clients,
+        quiet=weights == "quiet",
     )
     return choose(recipe, situation)
 
@@ -163,7 +166,7 @@ class Rest(TypedDict, total=False):
 
 
 def plan_for(
-    split: Split, method: Method, budget: Budget, rounds: int, model: Model | None = None, **rest: Unpack[Rest]
+    split: Split, method: Method, budget: AnyBudget, rounds: int, model: Model | None = None, **rest: Unpack[Rest]
 ) -> Plan:
     """The priced plan of a run on this split: reads shapes, sizes and the largest feature only."""
     check_kinds(split, method, model)

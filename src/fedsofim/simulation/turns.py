@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from fedsofim.core.cohort import Cohort
+from fedsofim.core.each_client import stds_of_each
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 from fedsofim.core.pooled import pool
@@ -24,25 +25,29 @@ def in_groups(plan: Plan, split: Split, key: jax.Array, pooled: bool) -> Cohort:
         mine = [parts[i] for i in m]
         tile = plan.program.sites[0].query.tile
         each.append(pool(x, y, mine, factors, tile) if pooled else in_blocks(x, y, mine, block_size(split.units)))
-    stds = plan.stds_by_site(Phase.ROUND)
+    stds, own = plan.stds_by_site(Phase.ROUND), stds_of_each(plan, Phase.ROUND)
     gains = [g if pooled else 1.0 for g in plan.group_gains]
     sizes = [np.asarray(plan.sizes)[m] for m in plan.members]
     return Cohort(
         records=jax.device_put(Records(*(_stacked(column, axis=pooled) for column in zip(*each, strict=True)))),
         sizes=_device([[1.0]] * len(gains) if pooled else [_filled(s, most, 1.0) for s in sizes]),
         weights=_device([_filled(w, most, 0.0) for w in plan.group_weights]),
-        stds=_device([stds * g for g in gains]),
+        stds=_device(
+            [stds * g for g in gains] if pooled or own.ndim == 1 else [_filled(own[m], most, 0.0) for m in plan.members]
+        ),
         noise_std=_device([plan.sum_std * g / plan.expected for g in plan.group_gains]),
         key=key,
     )
 
 
-def in_pieces(split: Split, sizes: Sequence[int], weights: np.ndarray, at_once: int) -> list[dict[str, Any]]:
-    """Records, sizes and weights of so many clients at a time, all of one shape; what is missing in the last counts
-    nothing."""
+def in_pieces(
+    split: Split, sizes: Sequence[int], weights: np.ndarray, stds: np.ndarray, at_once: int
+) -> list[dict[str, Any]]:
+    """Records, sizes, weights and noise of so many clients at a time, all of one shape; what is missing in the last
+    counts nothing."""
     x, y, parts = split.laid()
     if len(sizes) <= at_once:
-        whole = {"sizes": _device(sizes), "weights": _device(weights)}
+        whole = {"sizes": _device(sizes), "weights": _device(weights), "stds": _device(stds)}
         return [{"records": jax.device_put(in_blocks(x, y, parts)), **whole}]
     block, found = block_size(split.units), []
     cuts = range(0, len(sizes), at_once)
@@ -58,6 +63,7 @@ def in_pieces(split: Split, sizes: Sequence[int], weights: np.ndarray, at_once: 
                 "records": jax.device_put(padded),
                 "sizes": _device(_filled(np.asarray(sizes[mine]), at_once, 1.0)),
                 "weights": _device(_filled(weights[mine], at_once, 0.0)),
+                "stds": _device(stds if stds.ndim == 1 else _filled(stds[mine], at_once, 0.0)),
             }
         )
     return found
@@ -68,7 +74,7 @@ def _device(rows: Any) -> jax.Array:
 
 
 def _filled(row: np.ndarray, length: int, value: float) -> np.ndarray:
-    return np.concatenate([row, np.full(length - len(row), value)])
+    return np.concatenate([row, np.full((length - len(row), *row.shape[1:]), value)])
 
 
 def _stacked(arrays: Sequence[np.ndarray], axis: int) -> np.ndarray:

@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from fedsofim.core.budget import stated
+from fedsofim.core.budgets import Budgets
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, Trust, make_plan
@@ -144,6 +145,8 @@ def outlook_of(
     epsilon protects; sizes count these. Accuracy was measured of the linear model, where records are protected."""
     if not situation.budget.private:
         raise InputError("without privacy there is no noise to plan for; give an epsilon")
+    if isinstance(situation.budget, Budgets):
+        raise InputError("an outlook is of one budget for all clients; of unequal ones make a plan (fs.make_plan)")
     chosen = choose(recipe, situation)
     plan = make_plan(
         make(chosen.method, dict(chosen.settings), situation.budget.epsilon),

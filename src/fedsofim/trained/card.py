@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedsofim.core.budget import WITHOUT
 from fedsofim.core.budget import in_words as budget_in_words
+from fedsofim.core.budgets import in_groups
 from fedsofim.core.gaussian import epsilon_of
 from fedsofim.protection import PROTECTED
 from fedsofim.tasks import LABELS, NUMBERS
@@ -87,11 +88,17 @@ def _plain(value: float | None) -> str:
 def _budget(privacy: Mapping[str, Any]) -> str:
     if privacy.get("epsilon", WITHOUT) == WITHOUT:
         return "none: it was trained without noise, and nothing is promised about any record"
-    epsilon = budget_in_words(privacy["epsilon"])
     return (
-        f"epsilon {epsilon} at delta {privacy['delta']:g}, for replacing any {_whom(privacy)}{_where(privacy)}, over "
+        f"{_epsilon(privacy)}, for replacing any {_whom(privacy)}{_where(privacy)}, over "
         f"{privacy['releases']} releases ({privacy['trust']} trust)"
     )
+
+
+def _epsilon(privacy: Mapping[str, Any]) -> str:
+    """One for all, or each client's own."""
+    if "each_client" in privacy:
+        return f"each client its own: {in_groups([(c['epsilon'], c['delta']) for c in privacy['each_client']])}"
+    return f"epsilon {budget_in_words(privacy['epsilon'])} at delta {privacy['delta']:g}"
 
 
 def _whom(privacy: Mapping[str, Any]) -> str:
@@ -139,7 +146,10 @@ def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
     if model.schema is not None and model.schema.leaks:
         said = [f"{' and '.join(what)} of {column}" for column, what in model.schema.leaks.items()]
         yield f"- Read off the training records, which epsilon does not cover: {_listed(said)}"
-    yield "- Not covered: what was tried before this run on the same records, such as a search for settings"
+    if "search" in privacy:
+        yield f"- Covered by the budget: the search for its settings, {privacy['search']['way']}"
+    else:
+        yield "- Not covered: what was tried before this run on the same records, such as a search for settings"
 
 
 def _for_several(privacy: Mapping[str, Any]) -> str:

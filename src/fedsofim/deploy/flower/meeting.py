@@ -1,6 +1,7 @@
 """Who is here: the connected nodes' introductions, and a job's clients found again among them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from logging import WARNING, getLogger
 from pathlib import Path
 from typing import Any
@@ -58,10 +59,15 @@ def meet_again(
     for client in clients:
         if client.name not in numbers and enough == len(clients):
             raise InputError(f"the job's client {client.name} is not connected; start its node and resume")
-        if client.name in numbers and client != client_of(hellos[numbers[client.name]]):
+        if client.name in numbers and client != _as_before(client, client_of(hellos[numbers[client.name]])):
             raise InputError(f"{client.name} has other records, another schema or another ledger than when the job "
                              "began; start a new job")  # fmt: skip
     return {client.name: numbers[client.name] for client in clients if client.name in numbers}
+
+
+def _as_before(client: Client, now: Client) -> Client:
+    """What is left of a policy's budget changes while a job runs; the job was planned for what it was."""
+    return replace(now, allows=client.allows)
 
 
 def give_back(post: Post, nodes: Mapping[str, int], conduct: Conduct) -> None:

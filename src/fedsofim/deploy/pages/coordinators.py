@@ -106,7 +106,13 @@ def _figures(progress: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -
     return (
         Figure("accuracy", "accuracy on test data", _percent(_metric(last, "accuracy"))),
         Figure("loss", "loss on test data", _decimal(_metric(last, "loss"))),
-        Figure("budget", "budget of the job", words(budget) if budget == WITHOUT else f"ε {_short(budget)}"),
+        Figure(
+            "budget",
+            "budget of the job",
+            words(budget)
+            if budget == WITHOUT
+            else ("each node's own, at most " if progress.get("own_budgets") else "") + f"ε {_short(budget)}",
+        ),
         Figure("delta", "delta", _short(progress.get("delta"))),
         Figure("pace", "seconds a round", _decimal(_pace(rounds), 1)),
         Figure("ended", "last round ended", moment(ended).text if ended is not None else NONE),

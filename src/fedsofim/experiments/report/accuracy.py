@@ -146,7 +146,8 @@ def tens(results: Results) -> list[int]:
 
 def spent_cell(runs: Sequence[Result]) -> Cell:
     """The ledger's epsilon of these runs."""
-    return budget_cell(runs[0].spent, digits=4)
+    run = runs[0]
+    return Cell(run.spent_in_words, run.spent) if run.spent_by_each else budget_cell(run.spent, digits=4)
 
 
 def within_budget(runs: Sequence[Result]) -> bool:
@@ -163,6 +164,8 @@ def footnotes(results: Results) -> list[str]:
     """The notes of all methods that have one, and what did not stay finite."""
     broken = sorted({f"{r.method} at ε = {in_words(r.epsilon)}" for r in results.runs if not r.finite})
     said = [f"* {method}: {note}." for method, note in results.notes.items()]
+    if any(r.spent_by_each for r in results.runs):
+        said.append("Where ε spent is a range, each client has a budget of its own, and ε is that of the others.")
     return said + ([f"Parameters overflowed in: {', '.join(broken)}."] if broken else [])
 
 

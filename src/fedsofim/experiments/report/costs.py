@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from fedsofim.experiments.report.accuracy import footnotes, marked
+from fedsofim.experiments.report.accuracy import footnotes, marked, spent_cell
 from fedsofim.experiments.report.results import Result, Results
 from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, text
 from fedsofim.protection import PROTECTED
@@ -17,7 +17,7 @@ def ledger_table(results: Results) -> Table:
             rows.append(
                 (text(run.dataset), budget_cell(run.epsilon), text(marked(results, run.method)), text(site["what"]),
                  Cell(str(releases), releases), number(site["sensitivity"], 3), number(site["multiplier"], 3),
-                 budget_cell(run.spent, digits=4), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]),
+                 spent_cell([run]), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]),
                  text(run.privacy.get("protects", PROTECTED["record"])))
             )  # fmt: skip
     columns = (

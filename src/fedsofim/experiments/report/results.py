@@ -51,6 +51,17 @@ class Result:
         return epsilon_stated(self.privacy["epsilon"])
 
     @property
+    def spent_by_each(self) -> list[float]:
+        """The same of every client, smallest first, where budgets are unequal; else empty."""
+        return sorted(c["epsilon"] for c in self.privacy.get("each_client", []))
+
+    @property
+    def spent_in_words(self) -> str:
+        """What was spent, of all clients or from the least to the most of any."""
+        each = self.spent_by_each
+        return f"{in_words(each[0])} to {in_words(each[-1])}" if each else in_words(self.spent)
+
+    @property
     def note(self) -> str:
         return str(self.privacy.get("note", ""))
 
@@ -256,7 +267,7 @@ def write_rows(results: Results, path: Path) -> None:
                     r.partition,
                     r.method,
                     in_words(r.epsilon),
-                    in_words(r.spent),
+                    r.spent_in_words,
                     r.seed,
                     t,
                     f"{value:.{digits}f}",
