@@ -8,7 +8,7 @@ FULL := .venv/.installed-with-tools
 # make install LOCKED=1: the versions that were tested together (requirements-dev.lock, remade by make lock)
 VERSIONS := $(if $(LOCKED),-c requirements-dev.lock)
 
-.PHONY: install demo test test-fast lint format bench fuzz mutate soak results release check-release lock clean
+.PHONY: install demo docs test test-fast lint format bench fuzz mutate soak results release check-release lock clean
 install: $(FULL)
 
 $(SMALL): pyproject.toml
@@ -18,11 +18,16 @@ $(SMALL): pyproject.toml
 
 $(FULL): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(PIP) $(VERSIONS) -e ".[dev,parquet,flower,mlflow,onnx,sklearn,tensorboard,flax,equinox,keras]"
+	$(PIP) $(VERSIONS) -e ".[dev,parquet,flower,docs,mlflow,onnx,sklearn,tensorboard,flax,equinox,keras]"
 	touch $(SMALL) $(FULL)
 
 demo: $(SMALL)
 	$(BIN)/fedsofim demo --out demo
+
+# site/, to be opened as files: warnings are errors, every link is looked up
+docs: $(FULL)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	$(BIN)/python scripts/site/check.py site
 
 # four workers on two cores: one of them mostly waits for a federation, and a busy machine gives each its share
 test: $(FULL)
@@ -73,4 +78,4 @@ lock: $(FULL)
 	$(BIN)/python scripts/lock.py
 
 clean:
-	rm -rf .venv demo dist runs .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf .venv demo dist runs site .pytest_cache .ruff_cache .import_linter_cache

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 
+from crowd_section import section as crowd_section
 from fresh import SEEDS, SETTINGS
 from growth import EACH, ONE
 from measure import EACH_XLA, ONE_OF_TEN, ONE_XLA
@@ -129,7 +130,7 @@ def render(results: Results) -> str:
         steps=steps_table(results),
         curves=curves_table(results),
         fresh=fresh_table(results),
-        federation=section(),
+        federation=crowd_section() + section(),
     )
 
 

@@ -167,6 +167,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=DOCS)
     given = parser.parse_args()
     found: dict[str, Any] = {"machine": machine.describe()}
+    if os.sched_getscheduler(0) != os.SCHED_OTHER:
+        found["machine"]["priority"] = "real-time priority beside other work"
     late = False
     for name, size in SIZES.items():
         if given.only in (None, name):

@@ -12,6 +12,7 @@ import fedsofim.interrupts  # first, since it heeds Ctrl-C while all that follow
 # isort: split
 from importlib.metadata import version
 
+from fedsofim.core.adaptive_clip import adaptive_clip
 from fedsofim.core.budget import NO_PRIVACY, Budget
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.feature_moments import FeatureMoments
@@ -26,6 +27,7 @@ from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.schema import Schema, read_schema
 from fedsofim.errors import DataWarning, InputError, Refused
 from fedsofim.methods import make
+from fedsofim.methods._curvature import scale_by_kronecker, scale_by_rank_k
 from fedsofim.methods._sofim import scale_by_sofim, sofim
 from fedsofim.methods.adafedprox import adafedprox
 from fedsofim.methods.fedadam import fedadam
@@ -75,6 +77,7 @@ __all__ = [
     "Whitened",
     "__version__",
     "adafedprox",
+    "adaptive_clip",
     "by_owner",
     "cnn",
     "delta_of",
@@ -102,6 +105,8 @@ __all__ = [
     "progress_bar",
     "read_schema",
     "scaffold",
+    "scale_by_kronecker",
+    "scale_by_rank_k",
     "scale_by_sofim",
     "server_method",
     "sofim",

@@ -26,7 +26,7 @@ EVERYTHING = (
         recipe="paper", method="ftrl", settings=(("lr", "0.5"), ("noise", "tree")), epsilon=0.25, delta=1e-6, rounds=7,
         clip=2.5, clients=4, min_clients=3, weights="size", trust="secure-sum", standardize=0.1, seed=9,
         model="mlp", model_settings=(("activation", "relu"), ("hidden", "8,8")),
-        evaluate="private", evaluate_every=3, evaluate_share=0.1,
+        evaluate="private", evaluate_every=3, evaluate_share=0.1, unit="client", records_per_person=12,
     ),
     Conduct(test="digits", schema="s.toml", statements="/s", folder="/a job", resume=True,
             ask_first=False, attempts=5, patience=1.5, timeout=2.5),

@@ -40,3 +40,11 @@ def test_a_job_is_submitted_as_flower_reads_it(tmp_path: Path, monkeypatch, epsi
     text = arguments[arguments.index("--run-config") + 1]
     assert from_config(tomllib.loads(re.sub(r' (?=[\w-]+=(?!0\.5"))', "\n", text))) == job
     assert Path(arguments[1]).joinpath("pyproject.toml").is_file()
+
+
+def test_what_flower_says_in_many_lines_is_one(tmp_path: Path, monkeypatch):
+    script = tmp_path / "flwr"
+    script.write_text("#!/bin/sh\necho 'Using SuperLink: federation' >&2\necho >&2\necho 'It is away.' >&2\nexit 1\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(processes, "command", lambda name: str(script))
+    assert processes.flwr(["run"], {})["error-message"] == "Using SuperLink: federation It is away."

@@ -47,6 +47,18 @@ def test_the_sum_is_the_weighted_mean_of_clipped_gradients(tmp_path, weights) ->
 
 
 @pytest.mark.slow
+def test_a_clip_that_finds_itself_is_voted_on_inside_the_sum(tmp_path) -> None:
+    """The votes are numbers of the same masked release, so one sum a round is all that is seen."""
+    policies = summing_nodes(tmp_path, epsilon=1e9, smallest_multiplier=1e-6)
+    settings = (("lr", "1.0"), ("clip_quantile", "0.5"))
+    now = finish(policies, start(policies, order(epsilon=1e8, settings=settings)))
+    method = fs.fedgd(lr=1.0, clip_quantile=0.5)
+    expected = fs.train(SMALL, method, fs.NO_PRIVACY, rounds=2, recipe="paper").params
+    np.testing.assert_allclose(np.asarray(now.params), np.asarray(expected), atol=1e-2)
+    assert float(now.state.scale) != 1.0
+
+
+@pytest.mark.slow
 def test_noise_of_the_average_is_as_planned(tmp_path) -> None:
     policies = summing_nodes(tmp_path, epsilon=1000.0)
     first = start(policies, order(rounds=60, epsilon=1.0))

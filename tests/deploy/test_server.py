@@ -45,6 +45,24 @@ def test_without_noise_it_is_the_simulators_training(tmp_path: Path, name: str):
         assert np.abs(ours - first).max() > 0.01  # something was learnt
 
 
+FORMS = [
+    ("fedsofim", {"local_steps": 3, "lr": 0.1}),
+    ("fedsofim", {"curvature": "kronecker", "lr": 0.1}),
+    ("fedgd", {"clip_quantile": 0.5, "lr": 0.1}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "settings"), FORMS, ids=str)
+def test_forms_of_the_methods_too(tmp_path: Path, name: str, settings: dict[str, Any]):
+    """Pseudo-gradients, structured curvature, and a clip that finds itself, which is part of the server's state."""
+    words = tuple((k, str(v)) for k, v in settings.items())
+    now = deployed(tmp_path, Order(recipe="paper", method=name, settings=words, epsilon=WITHOUT, rounds=2))
+    wanted, _ = simulate(plan_for(SMALL, make(name, settings), NO_PRIVACY, 2), SMALL, 0, every=2)
+    for ours, theirs in zip(leaves(now.params), leaves(wanted), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.slow
 def test_under_other_terms_too(tmp_path: Path):
     changed: dict[str, Any] = {"weights": "size", "clip": 0.7}

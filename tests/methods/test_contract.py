@@ -13,21 +13,34 @@ import pytest
 from dp_accounting import pld
 
 from fedsofim import methods
+from fedsofim.core.method import Method
 from fedsofim.methods import make
 from method_helpers import TWO_LEAVES, blobs, final, planned
 
 HEAVYBALL = str(Path(__file__).resolve().parents[2] / "examples" / "heavyball.py")
-METHODS = [*methods.names(), HEAVYBALL]
+#: Forms of the published ones that release something else, or keep something else at the server.
+FORMS = [
+    *((name, {"local_steps": 2}) for name in ("fedsofim", "fedadam", "fedyogi")),
+    *(("fedsofim", {"curvature": c}) for c in ("rank-k", "kronecker")),
+    ("fedgd", {"clip_quantile": 0.5}),
+]
+METHODS = [*methods.names(), HEAVYBALL, *FORMS]
 UNEQUAL = blobs((1, 20, 7))
 
 
-def named(method: str) -> str:
-    return Path(method).name
+def named(method: str | tuple[str, dict]) -> str:
+    if isinstance(method, str):
+        return Path(method).name
+    return " ".join([method[0], *(f"{k}={v}" for k, v in method[1].items())])
+
+
+def made(method: str | tuple[str, dict]) -> Method:
+    return make(method) if isinstance(method, str) else make(*method)
 
 
 @pytest.mark.parametrize("name", METHODS, ids=named)
-def test_its_ledger_spends_the_target_by_an_independent_accountant(name: str):
-    plan = planned(UNEQUAL, make(name), 1.0, rounds=11)
+def test_its_ledger_spends_the_target_by_an_independent_accountant(name: str | tuple[str, dict]):
+    plan = planned(UNEQUAL, made(name), 1.0, rounds=11)
     accountant = pld.PLDAccountant(dpa.NeighboringRelation.REPLACE_ONE)
     for charge in plan.ledger:  # its replace-one Gaussian moves by 2 where the multiplier is 1
         unit = 2 * plan.multipliers[charge.site] / charge.ratio / math.sqrt(charge.weight)
@@ -40,8 +53,8 @@ def test_its_ledger_spends_the_target_by_an_independent_accountant(name: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS, ids=named)
-def test_repeats_by_seed_and_stays_finite_on_two_leaves(name: str):
-    method = make(name)
+def test_repeats_by_seed_and_stays_finite_on_two_leaves(name: str | tuple[str, dict]):
+    method = made(name)
     runs = {
         (epsilon, seed, again): final(UNEQUAL, method, epsilon, seed=seed, model=TWO_LEAVES)
         for epsilon, seed, again in [(0.05, 0, 0), (0.05, 0, 1), (0.05, 1, 0), (1000.0, 0, 0)]
@@ -56,9 +69,9 @@ def test_repeats_by_seed_and_stays_finite_on_two_leaves(name: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS, ids=named)
-def test_one_client_learns(name: str):
+def test_one_client_learns(name: str | tuple[str, dict]):
     data = blobs((120,))
-    theta = np.asarray(final(data, make(name), 1000.0, rounds=40))
+    theta = np.asarray(final(data, made(name), 1000.0, rounds=40))
     x = data.dataset.x_test
     right = np.argmax(x @ theta[:-1] + theta[-1], axis=1) == data.dataset.y_test
     assert right.mean() > 0.8

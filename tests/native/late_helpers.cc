@@ -54,7 +54,7 @@ static void call(float* to) {
   int64_t out_dims[] = {1, kClients, kFeatures + 1, kClasses};
   float *x = new float[n * kFeatures], *weight = new float[n], *theta = new float[kClients * d],
         *out = new float[kClients * d], *rest = new float[kClients * d], clip = 1;
-  int32_t *y = new int32_t[n], *owner = new int32_t[kBlocks];
+  int32_t *y = new int32_t[n], *owner = new int32_t[kBlocks], reach = 0;
   for (int64_t i = 0; i < n * kFeatures; i++) x[i] = (i * 37 % 101) / 50.0f - 1;
   for (int64_t i = 0; i < n; i++) weight[i] = 1, y[i] = i % kClasses;
   for (int64_t i = 0; i < kClients * d; i++) theta[i] = (i * 53 % 97) / 97.0f;
@@ -63,14 +63,15 @@ static void call(float* to) {
       buffer(XLA_FFI_DataType_F32, x, 3, x_dims),      buffer(XLA_FFI_DataType_S32, y, 2, x_dims),
       buffer(XLA_FFI_DataType_F32, weight, 2, x_dims), buffer(XLA_FFI_DataType_S32, owner, 1, x_dims),
       buffer(XLA_FFI_DataType_F32, theta, 4, theta_dims), buffer(XLA_FFI_DataType_F32, &clip, 0, nullptr),
-      buffer(XLA_FFI_DataType_F32, out, 4, out_dims), buffer(XLA_FFI_DataType_F32, rest, 4, out_dims)};
-  void *args[6], *rets[] = {&buffers[6], &buffers[7]};
-  for (int i = 0; i < 6; i++) args[i] = &buffers[i];
+      buffer(XLA_FFI_DataType_F32, out, 4, out_dims), buffer(XLA_FFI_DataType_F32, rest, 4, out_dims),
+      buffer(XLA_FFI_DataType_S32, &reach, 0, nullptr)};
+  void *args[7], *rets[] = {&buffers[6], &buffers[7]};
+  for (int i = 0; i < 7; i++) args[i] = &buffers[i < 6 ? i : 8];
   XLA_FFI_Api api = {};
   api.XLA_FFI_ThreadPool_Schedule = schedule, api.XLA_FFI_ThreadPool_NumThreads = count;
   XLA_FFI_CallFrame frame = {};
   frame.api = &api, frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
-  frame.args.size = 6, frame.args.args = args, frame.rets.size = 2, frame.rets.rets = rets;
+  frame.args.size = 7, frame.args.args = args, frame.rets.size = 2, frame.rets.rets = rets;
   if (fedsofim_sums(&frame)) printf("refused\n");
   memcpy(to, out, 4 * kClients * d);
   delete[] x, delete[] weight, delete[] theta, delete[] out, delete[] rest, delete[] y, delete[] owner;

@@ -12,13 +12,16 @@ import optax
 import pytest
 from dp_accounting.pld import PLDAccountant
 
+from diary import silent
 from fedsofim.core.budget import NO_PRIVACY, Budget
 from fedsofim.core.mechanisms import Tree
-from fedsofim.core.method import Method, server_method
+from fedsofim.core.method import Method, OneGradient, server_method
 from fedsofim.core.participation import times_asked
+from fedsofim.core.phase import Phase
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, Refused
 from fedsofim.methods import make
+from fedsofim.simulation import simulator
 from fedsofim.simulation.simulator import keys, simulate, simulate_to_end, start_parameters
 from fedsofim.simulation.training import plan_for
 from toy import make_toy
@@ -93,6 +96,42 @@ def test_memory_of_the_absent_stays_and_the_server_counts_them():
 def test_noise_of_a_tree_goes_by_how_often_a_client_was_asked():
     plan = plan_for(make_toy(SIZES), make("ftrl"), Budget(2.0), 12, participants=2)
     assert plan.program.charges[0].weight == pytest.approx(Tree().cost(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weights", ["uniform", "size"])
+def test_scaffolds_corrections_cancel_over_a_turn_of_all_groups(weights: Any):
+    """The server's control variate is the mean over groups of each group's mean, however uneven groups are."""
+    split = make_toy(SIZES)
+    plan = plan_for(split, make("scaffold"), NO_PRIVACY, 7, participants=2, clip=2.0, weights=weights)
+    end = simulate_to_end(plan, split)[0]
+    means = [np.tensordot(w, m[: len(w)], 1) for w, m in zip(plan.group_weights, np.asarray(end.memory), strict=True)]
+    np.testing.assert_allclose(end.state, np.mean(means, axis=0), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_tree_begins_anew_after_so_many_rounds_of_its_own_client():
+    """Two groups, each asked twice: one tree each, whose running sum carries one node. Counted by the run's rounds,
+    leaves would stay in it: six nodes in all."""
+    split = silent((6, 6), 2000)
+    method = server_method("sum", optax.sgd(1.0), OneGradient(Tree(restart=2)))
+    plan = plan_for(split, method, Budget(3.0), 4, participants=1, clip=1.0)
+    end = np.asarray(simulate(plan, split)[0] - start_parameters(plan, split, keys(0)[0]))[:-1]
+    assert plan.program.charges[0].weight == Tree(restart=2).cost(2)
+    assert np.std(end) == pytest.approx(np.sqrt(2) * plan.noise_std, rel=0.06)
+
+
+@pytest.mark.slow
+def test_clients_that_are_asked_once_may_be_asked_in_pieces(monkeypatch: pytest.MonkeyPatch):
+    """A hundred thousand uploads side by side would not fit; some after others have the same mean."""
+    split = make_toy(SIZES)
+    plan = plan_for(split, make("fedfc"), NO_PRIVACY, 2, clip=2.0)
+    init_key, key = keys(0)
+    params = start_parameters(plan, split, init_key)
+    whole = simulator.ask_once(plan, Phase.SETUP, split, params, key)
+    monkeypatch.setattr(simulator, "_NUMBERS", 2 * np.size(whole))
+    pieces = simulator.ask_once(plan, Phase.SETUP, split, params, key)
+    np.testing.assert_allclose(pieces, whole, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("k", [0, 6, 2.5, "all"])

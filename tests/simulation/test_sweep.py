@@ -44,20 +44,26 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "fedadam": [
         {"lr": 0.05, "beta1": 0.8, "beta2": 0.95, "tau": 0.01},
         {"lr": 0.05, "beta1": 0.8, "beta2": 0.95, "tau": 0.03, "bias_corrected": False},
+        {"client_lr": 0.2, "local_steps": 2},
+        {"clip_quantile": 0.4},
     ],
     "fedavg": [{"client_lr": 0.2, "server_lr": 0.9, "local_steps": 2}, {"server_lr": 0.9, "local_steps": 1}],
     "fedfc": [
         {"lr": 0.3, "gamma": 1.5, "share": 0.1, "feature_clip": 4.0},
         {"lr": 0.3, "gamma": 1.5, "share": 0.2, "feature_clip": 2.0, "as_published": True, "published_noise": 30.0},
     ],
-    "fedgd": [{"lr": 0.3}],
+    "fedgd": [{"lr": 0.3}, {"lr": 0.3, "clip_quantile": 0.4}],
     "fedsofim": [
         {"lr": 0.3, "rho": 0.7, "beta": 0.8, "weight_decay": 1e-3, "bias_correction": True, "warmup": 2},
         {"rho": 0.7, "beta": 0.8, "weight_decay": 1e-3, "direction": "gradient"},
+        {"client_lr": 0.2, "local_steps": 2},
+        {"lr": 0.3, "clip_quantile": 0.4},
     ],
     "fedyogi": [
         {"lr": 0.05, "beta1": 0.8, "beta2": 0.95, "tau": 0.01},
         {"lr": 0.05, "beta1": 0.8, "beta2": 0.95, "tau": 0.03, "bias_corrected": False},
+        {"client_lr": 0.2, "local_steps": 2},
+        {"clip_quantile": 0.4},
     ],
     "ftrl": [{"lr": 0.05}, {"lr": 0.05, "restart": 2}],
     "scaffold": [{"client_lr": 0.2, "server_lr": 0.9, "local_steps": 2}, {"server_lr": 0.9, "as_published": True}],

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedsofim.core.gaussian import epsilon_of
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.policy import Policy
@@ -108,11 +109,19 @@ def broken_by_job(now: JobState, policies: Mapping[str, Policy]) -> list[str]:
         broken += [f"{client.name} took part in {phase} {round} of job {now.job.id}, and its ledger has no such answer"
                    for phase, round in sorted(steps - answered)]  # fmt: skip
         spent = epsilon_of_lines(_lines_of(policy, now.job.id), now.order.delta)
-        if now.finished and not missed and spent < now.plan.epsilon * (1 - _SLACK):
-            broken.append(
-                f"{client.name}: the whole job {now.job.id} costs {now.plan.epsilon:g}, its ledger says {spent:g}"
-            )
+        if now.finished and not missed and spent < (price := _price(now, client.name)) * (1 - _SLACK):
+            broken.append(f"{client.name}: the whole job {now.job.id} costs {price:g}, its ledger says {spent:g}")
     return broken
+
+
+def _price(now: JobState, client: str) -> float:
+    """What the whole job costs a client. Under secure sum all have one noise, on the mean: who counts for less in it,
+    by a_i = w_i/|D_i|, pays that much less in mu."""
+    if now.plan.trust != "secure-sum":
+        return now.plan.epsilon
+    a = now.plan.factors
+    mine = a[[c.name for c in now.clients].index(client)]
+    return epsilon_of((now.plan.mu or 0.0) * float(mine / a.max()), now.plan.delta)
 
 
 def _lines_of(policy: Policy, job: str) -> list[Line]:

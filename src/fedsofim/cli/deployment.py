@@ -56,7 +56,7 @@ def node(
     for path in (root_certificates, key):
         if path is not None and not path.is_file():
             raise InputError(f"{path}: no such file")
-    print(f"{facts['node']}: {facts['size']} records, connecting to {superlink}", flush=True)
+    print(f"{facts['node']}: {facts['size']} {facts['unit']}s, connecting to {superlink}", flush=True)
     run_node(policy, superlink, root_certificates, key, work, _port(page, page_port))
 
 

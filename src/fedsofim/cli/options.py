@@ -146,6 +146,9 @@ class DataOptions:
         float | None, typer.Option(help="For --task numbers: the error beyond which the loss is a straight line.")
     ] = None
     drop: Annotated[list[str] | None, typer.Option(help="A column of a table to leave out; repeatable.")] = None
+    person_column: Annotated[
+        str | None, typer.Option(help="The column of a table that says whose each record is; never a feature.")
+    ] = None
     test: Annotated[Path | None, typer.Option(help="A file with the test set, for your own data.")] = None
     holdout: Annotated[float, typer.Option(help="Part of your own records held out where there is no test set.")] = 0.2
     clients_from: Annotated[
@@ -169,6 +172,7 @@ class DataOptions:
             label=self.label,
             task=self.asked,
             drop=self.drop or (),
+            person=self.person_column,
             test=self.test,
             holdout=self.holdout,
             clients_from=self.clients_from,

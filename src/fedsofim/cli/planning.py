@@ -12,8 +12,10 @@ from fedsofim.cli.analysis import sizes_of
 from fedsofim.cli.model_options import ModelOptions
 from fedsofim.cli.options import BudgetOptions, Json, grouped
 from fedsofim.cli.tables import out
+from fedsofim.cli.whom_options import UnitOption
 from fedsofim.core.plan import Trust
 from fedsofim.errors import InputError, expect_whole, one_of
+from fedsofim.protection import Unit, check_unit
 from fedsofim.recipes import Situation
 from fedsofim.theory.cells import measured_cells, read_cells
 from fedsofim.theory.outlook import Planned, planned
@@ -23,18 +25,20 @@ from fedsofim.theory.plan_pictures import draw_plan
 @dataclass(frozen=True, kw_only=True)
 class FederationOptions:
     clients: Annotated[int, typer.Option(help="Number of clients n.")] = 20
-    records: Annotated[int, typer.Option(help="Records of each client.")] = 2500
+    records: Annotated[int, typer.Option(help="Records of each client; persons, with --unit person.")] = 2500
     sizes: Annotated[str | None, typer.Option(help="Records of each client where they differ: 100,250,90.")] = None
     features: Annotated[int, typer.Option(help="Features of a record.")] = 64
     classes: Annotated[int, typer.Option(help="Classes.")] = 10
     trust: Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")] = (
         "local"
     )
+    unit: UnitOption = "record"
 
     def situation(self, budget: BudgetOptions) -> Situation:
         expect_whole("features", self.features, 1)
         expect_whole("classes", self.classes, 2)
-        sizes = sizes_of(self.sizes, self.records, self.clients)
+        check_unit(self.unit)
+        sizes = (1,) * self.clients if self.unit == "client" else sizes_of(self.sizes, self.records, self.clients)
         if min(sizes) < 1:
             raise InputError(f"client sizes are {list(sizes)}; expected at least one record each")
         trust = cast(Trust, one_of("trust", self.trust, get_args(Trust)))
@@ -62,7 +66,8 @@ def plan(
     if ceiling is not None and not 0 < ceiling <= 100:
         raise InputError(f"ceiling is {ceiling!r}; expected an accuracy in percent")
     table = measured_cells() if cells is None else read_cells(cells)
-    found = planned(federation.situation(budget), table, ceiling, model.made)
+    unit = cast(Unit, federation.unit)
+    found = planned(federation.situation(budget), table, ceiling, model.made, unit)
     if picture is not None:
         draw_plan(found, table, picture)
     summary: dict[str, Any] = found.summary() | {"mbit": mbit}
@@ -77,8 +82,8 @@ def plan(
 def show(found: Planned, summary: dict[str, Any]) -> None:
     s = found.modes[0].situation
     out.print(
-        f"{len(s.sizes)} clients, {sum(s.sizes):,} records of {s.shape[0]} features, {s.classes} classes, {s.budget}; "
-        "recipe auto, no record read"
+        f"{len(s.sizes)} clients, {_held(found)} of {s.shape[0]} features, {s.classes} classes, {s.budget}; "
+        f"recipe auto, no record read; epsilon protects {summary['modes'][0]['protects']}"
     )
     if (how := summary["modes"][0]["formed"].get("gradient")) is not None:
         out.print(f"model {summary['model']}: {how}", highlight=False)
@@ -87,13 +92,25 @@ def show(found: Planned, summary: dict[str, Any]) -> None:
     if not summary["modes"][0]["expected"]["by_dataset"]:
         louder = "this is louder than anything that was measured, so expect little"
         other = "accuracy, and what gradients to expect, were measured for the linear model only (docs/models.md)"
-        out.print(f"[bold]no range[/]: {louder if s.head else other}")
+        units = (
+            "accuracy was measured where records are protected (docs/protection.md has some cells of persons, clients)"
+        )
+        of_records = found.modes[0].plan.unit == "record"
+        out.print(f"[bold]no range[/]: {units if not of_records else louder if s.head else other}")
         return
     out.print("the range is that of the nearest shapes measured; what accuracy is left depends on your data:")
     for e in summary["modes"][0]["expected"]["by_dataset"]:
         lost = "" if e["lost"] is None else f", {e['lost']:.1f} below the same without noise"
         beyond = "" if e["measured"] else " (beyond what was measured: the nearest cell)"
         out.print(f"  {e['dataset']}: {e['accuracy']:.1f} ± {e['spread']:.1f}{lost}{beyond}", highlight=False)
+
+
+def _held(found: Planned) -> str:
+    """How many of whom epsilon protects there are."""
+    s, unit = found.modes[0].situation, found.modes[0].plan.unit
+    return {"record": f"{sum(s.sizes):,} records", "person": f"{sum(s.sizes):,} persons with records"}.get(
+        unit, "each with records"
+    )
 
 
 def _modes(summary: dict[str, Any]) -> None:

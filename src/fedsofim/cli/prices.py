@@ -8,7 +8,8 @@ import typer
 from fedsofim.cli import tables
 from fedsofim.cli.method_list import describe_all
 from fedsofim.cli.options import Json, MethodOptions, grouped
-from fedsofim.core.budget import WITHOUT, budget_of
+from fedsofim.cli.whom_options import UnitOption
+from fedsofim.core.budget import WITHOUT, budget_of, stated
 from fedsofim.core.models import softmax_head
 from fedsofim.core.plan import make_plan
 from fedsofim.core.summary import privacy_summary
@@ -26,12 +27,18 @@ def privacy(
     clients: Annotated[int, typer.Option(help="Number of clients n.")] = 20,
     sigma_g: Annotated[float | None, typer.Option(help="The paper's noise multiplier, to get epsilon back.")] = None,
     clip: Annotated[float, typer.Option(help="Clipping norm of each record's gradient.")] = 10.0,
-    records: Annotated[int | None, typer.Option(help="Records per client, for the noise of the average.")] = None,
+    records: Annotated[
+        int | None, typer.Option(help="Records (or persons) per client, for the noise of the average.")
+    ] = None,
     trust: Annotated[str, typer.Option(help="local: each upload is private; secure-sum: only their sum is seen.")] = (
         "local"
     ),
     min_clients: Annotated[
         int | None, typer.Option(help="Under secure-sum: with how many clients a round can do; left out: all.")
+    ] = None,
+    unit: UnitOption = "record",
+    group: Annotated[
+        int | None, typer.Option(help="Also what it says of a person with at most so many records (or other units).")
     ] = None,
     json_: Json = False,
 ) -> None:
@@ -43,7 +50,9 @@ def privacy(
     plan = make_plan(
         method.make(None if epsilon is None else asked.epsilon),
         softmax_head(),
-        sizes=[records or 1] * clients,
+        sizes=[1 if unit == "client" else records or 1] * clients,
+        unit=cast(Any, unit),
+        places=None if unit == "record" else 2,  # how many records of one count changes no price
         shape=(64,),
         classes=10,
         budget=asked,
@@ -54,8 +63,10 @@ def privacy(
         multiplier=None if sigma_g is None else sigma_g / clients**0.5,
     )
     summary = {"method": plan.method.name, "clients": clients, **privacy_summary(plan)}
-    if records is None:
+    if records is None and unit != "client":
         summary["noise_std"] = None
+    if group is not None:
+        summary["group"] = {"size": group, "epsilon": stated(plan.epsilon_for_group(group))}
     if json_:
         print(json.dumps(summary))
     else:

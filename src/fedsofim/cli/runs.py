@@ -51,7 +51,7 @@ def run(
     with progress_bar(f"{made.name} on {split.dataset.name}", training.rounds or chosen.rounds) as progress:
         result = train(
             split, made, asked, **training.arguments(), preparation=steps, participants=whom.participants,
-            batch_rate=whom.batch_rate, progress=progress,
+            batch_rate=whom.batch_rate, client_rate=whom.client_rate, progress=progress,
         )  # fmt: skip
     if out is not None:
         result.save(out, force=True)  # looked at before training

@@ -105,6 +105,8 @@ def prices(summary: dict[str, Any]) -> None:
     spent = f"epsilon = {budget_in_words(summary['epsilon'])} at delta = {summary['delta']:g}{mu}"
     bare, protected = summary["epsilon"] == WITHOUT, summary.get("protects", PROTECTED["record"])
     out.print(f"{WITHOUT}: nothing is promised" if bare else f"{spent} (replace {protected}, {summary['trust']} trust)")
+    if (group := summary.get("group")) is not None and not bare:
+        out.print(_grouped(summary, group), highlight=False)
     std = summary.get("noise_std")
     noise = "" if std is None else f", noise per coordinate of the average = {std:.6g}"
     out.print(f"sigma_g = {summary['sigma_g']:.4f} (paper's convention){noise}")
@@ -112,6 +114,15 @@ def prices(summary: dict[str, Any]) -> None:
         out.print(f"{what}: {how}", highlight=False)
     if summary["note"]:
         out.print(f"[bold red]note:[/] {summary['note']}")
+
+
+def _grouped(summary: dict[str, Any], group: dict[str, Any]) -> str:
+    """What the same ledger says of several at once (core/group.py)."""
+    whom = f"{group['size']} {summary['unit']}s" if summary["unit"] != "record" else (
+        f"a person with at most {group['size']} records, wherever they are"
+    )  # fmt: skip
+    bound = "" if summary["mu"] is not None else ", a bound"
+    return f"for {whom}: epsilon = {budget_in_words(group['epsilon'])} at delta = {summary['delta']:g}{bound}"
 
 
 def methods(described: list[dict[str, Any]]) -> None:

@@ -8,11 +8,16 @@ import typer
 from fedsofim.data.partition import Split
 from fedsofim.protection import Unit
 
+UnitOption = Annotated[
+    str, typer.Option(help="Whom epsilon protects: a record, a person with all of theirs, or a whole client.")
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class WhomOptions:
     unit: Annotated[
-        str, typer.Option(help="Whom epsilon protects: a record, a person (the schema's column), a whole client.")
+        str,
+        typer.Option(help="Whom epsilon protects: a record, a person (--person-column, or the schema's), a client."),
     ] = "record"
     records_per_person: Annotated[
         int | None, typer.Option(show_default="all", help="Of a person with more records the first so many count.")
@@ -21,6 +26,10 @@ class WhomOptions:
         int | None, typer.Option(show_default="all", help="Clients that take part in a round, in turn.")
     ] = None
     batch_rate: Annotated[float, typer.Option(help="Part of the records in a gradient, drawn in secret.")] = 1.0
+
+    client_rate: Annotated[
+        float, typer.Option(help="Part of the clients in a round, drawn in secret; under --trust secure-sum.")
+    ] = 1.0
 
     def protecting(self, dealt: Split) -> Split:
         """The split with the unit that was asked for."""

@@ -5,7 +5,7 @@ A ledger is a list of charges: everything that leaves a client, with its price.
 **What a charge costs.** A site whose mechanism costs w releases at unit noise (mechanisms.py proves each) and whose
 sums one record moves by at most ratio·clip is, at noise std = multiplier·clip, mu-GDP with mu² =
 w·(ratio/multiplier)²: the clip cancels. Charges on all records add up, mu² = Σ mu_i², exactly and adaptively
-(gaussian.py); sampled ones are bounded (sampled.py).
+(gaussian.py); sampled ones are bounded (sampled.py), and those of clients that take part by chance (drawn_clients.py).
 
 **Calibration.** Let B be the budget's mu. A site with a share q_i gets mu_i² = q_i·B², so multiplier =
 ratio·sqrt(w/q_i)/B; the rest of B², a part 1 - Σ q_i, is for all others with one multiplier m: Σ w·ratio²/m² = (1 - Σ
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsofim.core.budget import Budget
+from fedsofim.core.drawn_clients import Attended, epsilon_of_attended
 from fedsofim.core.gaussian import check_within, epsilon_of
 from fedsofim.core.sampled import Sampled, epsilon_of_sampled, smallest_multiplier
 from fedsofim.errors import InputError, is_number
@@ -32,7 +33,8 @@ class Charge:
     """What one release site of a client's program costs over the run. Cost is data; pricing is elsewhere.
 
     `ratio` is L2 sensitivity over clip (2 under replace-one); `weight` is how many unit-noise releases the site
-    is worth over the run (for independent unit noise: `releases` itself); `sample` the Poisson rate;
+    is worth over the run (for independent unit noise: `releases` itself); `sample` the Poisson rate of records,
+    `attendance` that of the client in a round;
     `share` a fixed part of the budget's mu² (None: the site shares what is left with its like). `charged` is set
     only by a preset that reproduces a wrong account: calibration then pays for it instead of `weight`, while
     what is spent still follows `weight`; at 0 the site is never paid for, and epsilon is infinite.
@@ -47,6 +49,12 @@ class Charge:
     sample: float = 1.0
     share: float | None = None
     charged: float | None = None
+    attendance: float = 1.0
+
+    @property
+    def chance(self) -> float:
+        """With which probability a release reads a record; below 1 it has no mu."""
+        return self.sample * self.attendance
 
     def mu_squared(self, multiplier: float) -> float:
         """Cost at noise std = multiplier·clip, for a site that reads all records."""
@@ -90,7 +98,7 @@ def calibrate(charges: Sequence[Charge], budget: Budget) -> dict[Hashable, float
     if common:
         found |= dict.fromkeys((c.site for c in common), math.sqrt(sum(c.mu_squared(1.0) for c in common) / left) / mu)
     found = _within(paid, found, budget)
-    if any(c.sample < 1 for c in common):
+    if any(c.chance < 1 for c in common):
         found |= dict.fromkeys((c.site for c in common), _sampled_multiplier(paid, found, budget))
     return _with_unpaid(charges, found)
 
@@ -114,7 +122,13 @@ def spent(charges: Sequence[Charge], multipliers: Mapping[Any, float], delta: fl
     if any(multipliers[c.site] <= 0 for c in charges):
         return math.inf
     sampled = [c for c in charges if c.sample < 1]
-    mu = mu_spent([c for c in charges if c.sample == 1], multipliers)
+    attended = [c for c in charges if c.attendance < 1]
+    mu = mu_spent([c for c in charges if c.chance == 1], multipliers)
+    if (sampled and attended) or len(attended) > 1:
+        raise InputError("clients and records that both take part by chance have no price here; let one of them")
+    if attended:
+        (c,) = attended
+        return epsilon_of_attended(mu, Attended(_each(c, multipliers[c.site]), c.attendance, c.releases), delta)
     if not sampled:
         return epsilon_of(mu, delta)
     return epsilon_of_sampled(mu, [_one_by_one(c, multipliers[c.site]) for c in sampled], delta)
@@ -122,14 +136,19 @@ def spent(charges: Sequence[Charge], multipliers: Mapping[Any, float], delta: fl
 
 def mu_spent(charges: Sequence[Charge], multipliers: Mapping[Any, float]) -> float:
     """Composed mu of a ledger in which every site reads all records."""
-    if any(c.sample < 1 for c in charges):
+    if any(c.chance < 1 for c in charges):
         raise InputError("a ledger with sampled records has no single mu; ask for its epsilon")
     return math.sqrt(sum(c.mu_squared(multipliers[c.site]) for c in charges))
 
 
 def _one_by_one(c: Charge, multiplier: float) -> Sampled:
     """A sampled site's releases, which all have the same noise: the audit refuses any other layout of it."""
-    return Sampled(math.sqrt(c.mu_squared(multiplier) / c.releases), c.sample, c.releases)
+    return Sampled(_each(c, multiplier), c.sample, c.releases)
+
+
+def _each(c: Charge, multiplier: float) -> float:
+    """mu of one of a site's releases, which all have the same noise."""
+    return math.sqrt(c.mu_squared(multiplier) / c.releases)
 
 
 def _paid(charges: Sequence[Charge]) -> tuple[list[Charge], float]:
@@ -142,7 +161,7 @@ def _paid(charges: Sequence[Charge]) -> tuple[list[Charge], float]:
     held = math.fsum(c.share or 0.0 for c in shares)
     if held > 1 + 1e-12 or (held > 1 - 1e-12 and len(shares) < len(paid)):
         raise InputError(f"the fixed shares of the budget add up to {held:g}; expected less than 1")
-    if any(c.sample < 1 for c in shares):
+    if any(c.chance < 1 for c in shares):
         raise InputError("a sampled release cannot have a fixed share of the budget; leave its share out")
     return paid, 1.0 - held
 
@@ -170,4 +189,4 @@ def _sampled_multiplier(paid: Sequence[Charge], full: Mapping[Hashable, float], 
     def epsilon(multiplier: float) -> float:
         return spent(paid, {**full, **dict.fromkeys((c.site for c in common), multiplier)}, budget.delta)
 
-    return smallest_multiplier(epsilon, budget.epsilon, full[common[0].site], min(c.sample for c in common))
+    return smallest_multiplier(epsilon, budget.epsilon, full[common[0].site], min(c.chance for c in common))

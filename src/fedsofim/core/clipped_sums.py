@@ -28,15 +28,17 @@ def fused(query: Query, consts: Sequence, records: Records) -> bool:
 
 
 def client_sums(
-    query: Query, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float
-) -> list[Pair]:
-    """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client.
+    query: Query, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float,
+    rate: float = 1.0,
+) -> list[Pair]:  # fmt: skip
+    """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client. `rate`: which
+    part of the records was drawn, where the rest have weight 0: the fused pass computes no others.
 
     Both ways scale weights by a power of two to a largest one in (1/2, 1], and the sums back, which is exact: so
     rounding is small next to the largest weight, not next to 1.
     """
     if fused(query, consts, records):
-        how = {"one_each": batched[0], "clients": clients, "clip": guarded(clip)}
+        how = {"one_each": batched[0], "clients": clients, "clip": guarded(clip), "rate": rate}
         return [Pair(*native_sums.fused_sums(consts[0], *records, **how))]
     records, scale = _unit_weights(records)
     by = query.client_sums if type(query) is TorchGradient else partial(_by_xla, query)

@@ -1,6 +1,6 @@
 """All clients of a round as arrays: what a compiled round reads, and what goes from one round to the next."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -9,6 +9,7 @@ from fedsofim.core.audit import Inputs
 from fedsofim.core.records import Records
 
 _GROUPS = 2**30  # folded into the run's key with a group's number: apart from every client's
+_PRESENCE = 2**30 - 1  # folded into it for who takes part
 
 
 class Carry(NamedTuple):
@@ -30,13 +31,24 @@ class Cohort:
     stds: jax.Array  # noise std of each release site
     noise_std: jax.Array  # per coordinate of the averaged release
     key: jax.Array  # of all noise in the run
+    whose: jax.Array | None = None  # whose each record is, where pooled clients take part by chance
 
-    def group(self, number: Any) -> "Cohort":
-        """One of the groups of clients that take turns, where all arrays but the key hold one row for each."""
+    def group(self, number: Any, made_by_all: bool) -> "Cohort":
+        """One of the groups of clients that take turns, where all arrays but the key hold one row for each. Noise is
+        the group's own, unless it is made by all (banded.py)."""
         rows = [self.records, self.sizes, self.weights, self.stds, self.noise_std]
         records, sizes, weights, stds, noise_std = jax.tree.map(lambda a: a[number], rows)
-        key = jax.random.fold_in(self.key, _GROUPS + number)
+        key = self.key if made_by_all else jax.random.fold_in(self.key, _GROUPS + number)
         return Cohort(records=records, sizes=sizes, weights=weights, stds=stds, noise_std=noise_std, key=key)
+
+    def attended(self, rate: float, t: Any) -> "Cohort":
+        """The cohort of a round in which each client takes part with this probability (drawn_clients.py). Who is
+        absent has no records in it, and its noise as always."""
+        key = jax.random.fold_in(jax.random.fold_in(self.key, _PRESENCE), t)
+        present = jax.random.bernoulli(key, rate, self.weights.shape)
+        whose = self.records.owner[:, None] if self.whose is None else self.whose
+        weight = self.records.weight * present[whose].astype(self.records.weight.dtype)
+        return replace(self, records=self.records._replace(weight=weight))
 
     def inputs(self, carry: Carry, t: Any, *, memory: Any, key: Any, index: Any, size: Any) -> Inputs:
         """What one client's program takes in round t."""

@@ -30,6 +30,7 @@ from fedsofim.core.release import dp_release
 from fedsofim.core.site import Site, check_clip, own_site
 from fedsofim.core.unit import head_gradient, mean_over_unit, total_loss
 from fedsofim.core.units import AS_THEY_COME, Units
+from fedsofim.core.voting import gradient_of, head_loss, with_vote
 from fedsofim.errors import InputError, Refused, expect_whole
 
 
@@ -38,11 +39,12 @@ class Facts(NamedTuple):
 
     rounds: int
     clients: int
-    clip: float
+    clip: Any  # a number; where it finds itself, that of the round
     noise_std: Any  # per coordinate of the averaged release, as calibrated
     units: Units = AS_THEY_COME
     groups: int = 1  # of clients that take turns (participation.py): one of them answers in a round
     batch_rate: float = 1.0  # with which each record takes part in a gradient, drawn afresh and kept secret
+    attendance: float = 1.0  # with which each client takes part in a round, likewise (drawn_clients.py)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,26 @@ class Door:
         out = self._release("gradient", closed, leaves, **how)
         given = [o.astype(leaf.dtype) for o, leaf in zip(out, leaves, strict=True)]
         return jax.tree.unflatten(jax.tree.structure(params), given)
+
+    def gradient_and_vote(
+        self, params: Any, scale: Any, part: float, *, noise: float | Mechanism = 1.0, sample: float | None = None
+    ):
+        """Σ_j c·(sqrt(1-part)·u_j, ±sqrt(part)) + noise: gradients clipped to scale·c, in units of that, and votes.
+
+        c is the run's clip, and what the price is about; adaptive_clip.py has the argument.
+        """
+        fn = with_vote(gradient_of(self._differentiable(), params), self.facts.clip, part)
+        rate = self.facts.batch_rate if sample is None else sample
+        how: dict[str, Any] = {"clip": None, "noise": noise, "sample": rate, "share": None}
+        label = f"gradient, {part:.0%} of it a vote on the clip"
+        return self._summed(label, self._trace(lambda x, y: fn(x, y, scale)), **how)
+
+    def _differentiable(self) -> Callable:
+        """The loss of a record, or of all that a unit holds, as JAX differentiates it."""
+        if type(self._model.gradient) is TorchGradient:
+            raise Refused("a torch module's gradients are clipped at a fixed length; leave clip_quantile out")
+        loss = head_loss if type(self._model.gradient) is SoftmaxGradient else self._model.loss
+        return total_loss(loss) if self._units else loss
 
     def _unit_head(self, params: Any) -> tuple[PerRecord, list, Any]:
         """The gradient of a head over all that a unit holds."""

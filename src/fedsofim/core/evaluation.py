@@ -70,6 +70,7 @@ class Measured:
     records: int
     held_out: bool  # on records that no round has seen
     clients: tuple[str, ...] = ()
+    unit: str = "record"  # what was counted: of a person, the part of their records that is answered rightly
 
     def __str__(self) -> str:
         """
@@ -78,6 +79,6 @@ class Measured:
         """
         digits = max(0, min(4, 1 - math.floor(math.log10(self.error)))) if self.error > 0 else 2
         digits = min(digits, 2) if self.error >= 0.01 else digits
-        kind = "held-out records" if self.held_out else "records, some of which it was trained on"
+        kind = f"held-out {self.unit}s" if self.held_out else f"{self.unit}s, some of which it was trained on"
         value, error = f"{self.accuracy:.{digits}f}", f" ± {self.error:.{digits}f}" if self.error > 0 else ""
         return f"accuracy {value}{error} % (private count on {self.records} {kind})"

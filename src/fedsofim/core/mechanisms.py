@@ -11,7 +11,8 @@ with
     mu² = max over |d_t| <= 1 of dᵀΣ⁻¹d,    the cost.
 
 Where Σ⁻¹ has no entry below 0 the maximum is at d = (1, ..., 1), and the cost is 1ᵀΣ⁻¹1. That is so for all mechanisms
-here; tests/core/test_mechanisms.py computes both from the noise that is really drawn, for T up to 70.
+here; tests/core/test_mechanisms.py computes both from the noise that is really drawn, for T up to 70. Noise for clients
+that are asked now and then (banded.py) has an argument of its own.
 """
 
 import math
@@ -22,6 +23,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
+from fedsofim.core.banded import Banded
 from fedsofim.core.normals import normal
 from fedsofim.errors import InputError, expect_whole, is_number, is_whole
 
@@ -82,9 +84,9 @@ def as_mechanism(noise: "float | Mechanism") -> Mechanism:
     if is_number(noise):
         return Independent(float(noise))  # type: ignore[arg-type]
     inner = noise.noise if type(noise) is Mischarged else noise
-    if type(inner) not in (Independent, Diagonal, Tree):
+    if type(inner) not in (Independent, Diagonal, Tree, Banded):
         raise InputError(
-            f"noise is {noise!r}; expected a number, or Independent, Diagonal or Tree, whose costs are proved"
+            f"noise is {noise!r}; expected a number, or Independent, Diagonal, Tree or Banded, whose costs are proved"
         )
     return noise  # type: ignore[return-value]
 
@@ -98,6 +100,8 @@ def own_mechanism(noise: "float | Mechanism") -> Mechanism:
         return Tree(None if known.restart is None else int(known.restart), bool(known.honaker))
     if type(known) is Diagonal:
         return Diagonal(int(known.rounds))
+    if type(known) is Banded:
+        return Banded(int(known.rounds), int(known.gap))
     return Independent(float(known.scale))  # type: ignore[attr-defined]
 
 

@@ -79,12 +79,14 @@ class OneGradient:
     Where every client is one of these, all can be asked in one call: pooled.py.
     """
 
-    noise: Mechanism | Callable[[int], Mechanism] = Independent()  # or made from the number of rounds
+    noise: Mechanism | Callable[[Facts], Mechanism] = Independent()  # or made from the run's public numbers
     sample: float | None = None  # None: the run's batch rate
 
+    def mechanism(self, facts: Facts) -> Mechanism:
+        return self.noise(facts) if callable(self.noise) else self.noise
+
     def __call__(self, door: Door, params: Any, state: Any, memory: Any) -> tuple[Any, Any]:
-        noise = self.noise(door.facts.rounds) if callable(self.noise) else self.noise
-        total = door.gradient(params, noise=noise, sample=self.sample)
+        total = door.gradient(params, noise=self.mechanism(door.facts), sample=self.sample)
         count = door.batch if self.sample is None else self.sample * door.size
         return jax.tree.map(lambda s: s / count, total), memory
 

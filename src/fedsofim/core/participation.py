@@ -50,3 +50,12 @@ def largest_group(sizes: Sequence[int], groups: int) -> tuple[int, int]:
     """How many blocks of which length a group's records are laid out in, at most (records.py)."""
     size = block_size(sizes)
     return max(sum(-(-sizes[i] // size) for i in group) for group in members(groups, len(sizes))), size
+
+
+def attendance_of(sizes: Sequence[int], client_rate: float) -> float:
+    """With which probability a client is there in a round; 1 where it holds one unit, which is drawn itself.
+
+    >>> attendance_of([3, 1], 0.1), attendance_of([1, 1], 0.1)
+    (0.1, 1.0)
+    """
+    return 1.0 if max(sizes) == 1 else float(client_rate)

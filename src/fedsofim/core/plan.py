@@ -11,20 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.core import accounting
+from fedsofim.core import accounting, plan_checks
 from fedsofim.core.accounting import Charge
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
 from fedsofim.core.door import Facts
 from fedsofim.core.evaluation import Evaluation
+from fedsofim.core.group import epsilon_for_group
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, is_linear
-from fedsofim.core.participation import groups_of_clients, largest_group, members
+from fedsofim.core.participation import attendance_of, groups_of_clients, largest_group, members
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan_checks import Trust, Weights, check_noise, check_run, check_trust, check_units
 from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.preparation import Step, units_of
-from fedsofim.core.programs import Public, check_preparation, read_programs, shape_after
+from fedsofim.core.programs import Public, check_preparation, made_by_all, read_programs, shape_after
 from fedsofim.core.records import block_shape
 from fedsofim.core.site import MAX_SITES
 from fedsofim.errors import InputError
@@ -52,6 +53,7 @@ class Plan:
     unit: Unit = "record"  # whom the epsilon protects; `sizes` count these
     participants: int | None = None  # of the clients in a round; None: all (participation.py)
     batch_rate: float = 1.0  # of the records in a gradient
+    client_rate: float = 1.0  # of the clients in a round, by chance (drawn_clients.py)
     task: Task = Task()
     min_clients: int | None = None  # how many a secure sum can do with; None: it needs all of them
 
@@ -95,10 +97,14 @@ class Plan:
         """What the ledger really spends, derived from its releases and their noise."""
         return accounting.spent(self.ledger, self.multipliers, self.delta) if self.budget.private else math.inf
 
+    def epsilon_for_group(self, k: int) -> float:
+        """What the run says of k units at once, as of a person with at most k records that are protected one by one."""
+        return epsilon_for_group(self.ledger, self.multipliers, self.delta, k) if self.budget.private else math.inf
+
     @property
     def mu(self) -> float | None:
-        """Composed mu; None where records are sampled, which has no single mu."""
-        if any(c.sample < 1 for c in self.ledger):
+        """Composed mu; None where records or clients take part by chance, which has no single mu."""
+        if any(c.chance < 1 for c in self.ledger):
             return None
         return accounting.mu_spent(self.ledger, self.multipliers) if self.budget.private else math.inf
 
@@ -134,7 +140,14 @@ class Plan:
     def group_gains(self) -> list[float]:
         """Noise std of each group's average over that on one client's sum."""
         shared = self.trust == "secure-sum" and self.pooled
-        return [noise_gain(factors, shared, self.min_clients) for factors in self.group_factors]
+        gains = [noise_gain(factors, shared, self.min_clients) for factors in self.group_factors]
+        # what is to be taken back in other rounds is as large in all of them
+        return [max(gains)] * len(gains) if made_by_all(self.program) else gains
+
+    @property
+    def attendance(self) -> float:
+        """With which probability a client with several units takes part in a round (drawn_clients.py)."""
+        return attendance_of(self.sizes, self.client_rate)
 
     @property
     def noise_gain(self) -> float:
@@ -162,7 +175,12 @@ class Plan:
     @property
     def noise_std(self) -> float:
         """Per coordinate of the averaged release."""
-        return self.sum_std * self.noise_gain / self.batch_rate
+        return self.sum_std * self.noise_gain / self.expected
+
+    @property
+    def expected(self) -> float:
+        """Which part of the records a round's sum is over, in expectation."""
+        return self.batch_rate * self.client_rate
 
     @property
     def sigma_g(self) -> float:
@@ -175,7 +193,8 @@ class Plan:
         linear = is_linear(self.model)
         noise_std, units = np.float32(self.noise_std), units_of(self.preparation, self.classes, self.task, linear)
         groups = groups_of_clients(self.participants, len(self.sizes))
-        return Facts(self.rounds, len(self.sizes), self.clip, noise_std, units, groups, self.batch_rate)
+        rates = {"batch_rate": self.expected / self.attendance, "attendance": self.attendance}
+        return Facts(self.rounds, len(self.sizes), self.clip, noise_std, units, groups, **rates)
 
     def stds(self, phase: Phase) -> list[float]:
         """Noise std of each release of a phase, in the order of its program: the one place a plan becomes noise."""
@@ -210,6 +229,7 @@ def make_plan(
     places: int | None = None,
     participants: int | None = None,
     batch_rate: float = 1.0,
+    client_rate: float = 1.0,
     task: Task = Task(),
     evaluation: Evaluation | None = None,
     min_clients: int | None = None,
@@ -219,28 +239,34 @@ def make_plan(
     `multiplier` (noise std over clip) sets the common noise by hand instead of calibrating it; the epsilon is
     then what that spends at the budget's delta. `unit`: whom the epsilon protects; `sizes` are numbers of units, each
     laid out with so many `places` for its records (unit.py). `participants`: clients of a round, in turn
-    (participation.py). `batch_rate`: with which probability each record takes part in a gradient, drawn in secret.
-    `evaluation`: right answers counted at the clients, out of the same budget (evaluation.py). `min_clients`: under
-    secure sum, with how many the sum of a round still has all the noise that was priced.
+    (participation.py). `batch_rate`: with which probability each record takes part in a gradient, drawn in secret;
+    `client_rate`: each client in a round (drawn_clients.py). `evaluation`: right answers counted at the clients,
+    out of the same budget (evaluation.py). `min_clients`: under secure sum, with how many the sum of a round still has
+    all the noise that was priced.
     """
     check_run(sizes, rounds, clip, batch_rate)
     check_trust(method, len(sizes), trust, weights, min_clients, participants)
+    plan_checks.check_client_rate(method, client_rate, trust, min_clients, participants, batch_rate)
     check_units(method, unit, places, trust)
     check_preparation(preparation)
     check_noise(budget, multiplier)
     sizes, steps = tuple(int(s) for s in sizes), tuple(preparation)
-    both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task, "batch_rate": float(batch_rate)}
+    both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task}
+    attendance = attendance_of(sizes, client_rate)
     groups = groups_of_clients(participants, len(sizes))
     public = Public(
         shape=shape, blocks=block_shape(sizes), clients=len(sizes), groups=groups, places=places,
-        asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation, **both,
+        asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation,
+        batch_rate=float(batch_rate * client_rate / attendance), attendance=attendance, **both,
     )  # fmt: skip
     programs = read_programs(method, model, steps, public)
+    plan_checks.check_noise_of_all(method, programs[Phase.ROUND], trust)
     multipliers = _multipliers(method, programs, budget, multiplier)
     plan = Plan(
         method=method, model=model, programs=programs, multipliers=multipliers, budget=budget, sizes=sizes,
         shape=shape_after(steps, shape), trust=trust, weights=weights, preparation=steps, unit=unit,
-        participants=participants, min_clients=min_clients, **both,
+        participants=participants, min_clients=min_clients, batch_rate=float(batch_rate),
+        client_rate=float(client_rate), **both,
     )  # fmt: skip
     _check_stds(plan)
     return plan

@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
+from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
 from fedsofim.core.method import Method
 from fedsofim.core.participation import check_participants
 from fedsofim.core.pooled import can_pool
+from fedsofim.core.programs import made_by_all
 from fedsofim.core.site import check_clip, check_sample
 from fedsofim.errors import InputError, Refused, expect_whole, is_whole, one_of
 from fedsofim.protection import check_unit
@@ -41,6 +43,37 @@ def check_trust(
         raise InputError(
             f"min-clients is {min_clients}; a secure sum of {clients} clients needs more than half of them, "
             f"{clients // 2 + 1} to {clients}"
+        )
+
+
+def check_client_rate(
+    method: Method, rate: float, trust: str, min_clients: int | None, participants: int | None, batch_rate: float
+) -> None:
+    """Can clients take part by chance (drawn_clients.py)?"""
+    check_sample("client_rate", rate)
+    if rate == 1:
+        return
+    if trust != "secure-sum":
+        raise Refused(
+            "client_rate under trust 'local': everyone would see who answers, so a draw hides nothing. Use trust "
+            "'secure-sum', or participants, which are asked in turn"
+        )
+    if not can_pool(method):
+        raise Refused(
+            f"{method.name} with a client_rate: a client's noise is in its own steps, so one that is absent could not "
+            "send it alone, and would be seen to be. Use a method of one gradient a round (fedgd, fedadam, fedyogi, "
+            "fedsofim, fedfc), or participants"
+        )
+    if participants is not None or batch_rate < 1 or min_clients is not None:
+        raise InputError("client_rate stands alone: no participants, batch_rate or min_clients beside it are priced")
+
+
+def check_noise_of_all(method: Method, program: Program, trust: str) -> None:
+    """Noise that all clients make together (banded.py) is for sums that nobody sees a part of."""
+    if made_by_all(program) and trust != "secure-sum":
+        raise Refused(
+            f"{method.name} with banded noise under trust 'local': noise can be taken back only in rounds to which all "
+            "clients add some, asked or not. Use trust 'secure-sum', or noise='tree'"
         )
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from fedsofim.core.adaptive_clip import AdaptiveGradient
 from fedsofim.core.audit import Program
 from fedsofim.core.clipping import GROUP
 from fedsofim.core.cohort import Carry, Cohort
@@ -25,7 +26,7 @@ from fedsofim.core.records import Records
 
 def can_pool(method: Method) -> bool:
     """Does every client of this method release one gradient at one theta, and nothing else in a round?"""
-    return type(method.client) is OneGradient  # a subclass may upload anything
+    return type(method.client) in (OneGradient, AdaptiveGradient)  # a subclass may upload anything
 
 
 def noise_gain(factors: np.ndarray, shared: bool, min_clients: int | None = None) -> float:
@@ -64,6 +65,12 @@ def pool(x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], factors: np.
         return np.pad(a, [(0, padding)] + [(0, 0)] * (a.ndim - 1))[None]
 
     return Records(laid(x[order]), laid(y[order]), laid(weight), np.zeros(1, np.int32))
+
+
+def whose(sizes: Sequence[int], laid: Records) -> np.ndarray:
+    """Whose each of the records is that `pool` laid out; padding is the last one's, and weighs nothing."""
+    owner = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    return np.pad(owner, (0, laid.weight.size - len(owner)), mode="edge").reshape(laid.weight.shape)
 
 
 def _tile(tile: int, records: int) -> int:

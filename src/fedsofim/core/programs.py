@@ -9,13 +9,16 @@ import jax
 import jax.numpy as jnp
 
 from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, declared_by, pair
+from fedsofim.core.banded import Banded
 from fedsofim.core.door import Facts
 from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.mechanisms import Independent
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, is_linear
 from fedsofim.core.participation import times_asked
 from fedsofim.core.phase import Phase
+from fedsofim.core.pooled import can_pool
 from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whitened, program_of, units_of, width_of
 from fedsofim.core.records import Records
 from fedsofim.core.second_opinion import confirm
@@ -39,6 +42,7 @@ class Public:
     groups: int = 1  # of clients that take turns (participation.py)
     asked: tuple[int, int] | None = None  # how many blocks are read in a round, where they do
     batch_rate: float = 1.0  # of the records in a gradient
+    attendance: float = 1.0  # with which a client takes part in a round (drawn_clients.py)
     places: int | None = None  # of a unit's records (unit.py); None: each record is a unit
     task: Task = Task()
     evaluation: Evaluation | None = None
@@ -46,7 +50,8 @@ class Public:
     def facts(self, preparation: Sequence[Step], linear: bool = True) -> Facts:
         """What a method may know of them; the noise comes later."""
         units = units_of(preparation, self.classes, self.task, linear)
-        return Facts(self.rounds, self.clients, self.clip, 0.0, units, self.groups, self.batch_rate)
+        rates = {"batch_rate": self.batch_rate, "attendance": self.attendance}
+        return Facts(self.rounds, self.clients, self.clip, 0.0, units, self.groups, **rates)
 
     def times(self, phase: Phase) -> int:
         """How often a client runs the program of a phase, at most."""
@@ -85,12 +90,43 @@ def read_programs(
         phase: audit_program(c, model, given, facts, phase, times=public.times(phase), units=units, declared=declared)
         for phase, (c, given) in clients.items()
     }
+    _check_gaps(method, found, public.groups)
+    found[Phase.ROUND] = _attended(method, found[Phase.ROUND], public.attendance)
     for phase, program in found.items():
         _check_work(program, public.times(phase), most)
     _check_forms(method, found, inputs, facts)
     for phase, (_, given) in clients.items():
         confirm(found[phase], given, public.times(phase))
     return found
+
+
+def made_by_all(program: Program) -> bool:
+    """Is the noise of a round made by all clients, whoever is asked in it (banded.py)?"""
+    return any(type(site.noise) is Banded for site in program.sites)
+
+
+def _check_gaps(method: Method, programs: Mapping[Phase, Program], groups: int) -> None:
+    """Banded noise is for one gradient a round, and for clients that take turns."""
+    if not any(made_by_all(p) for p in programs.values()):
+        return
+    gaps = {site.noise.gap for p in programs.values() for site in p.sites if type(site.noise) is Banded}
+    if groups == 1 or gaps != {groups} or not can_pool(method):
+        raise Refused(
+            f"{method.name} with banded noise at {groups} groups of clients: it is for methods of one gradient a round "
+            "whose clients take turns (participants k of n), as far apart as they do. Use noise='tree', or restart=1"
+        )
+
+
+def _attended(method: Method, program: Program, attendance: float) -> Program:
+    """The program of the rounds, priced for a client that takes part in each by chance (drawn_clients.py)."""
+    if attendance == 1:
+        return program
+    if len(program.charges) != 1 or any(type(site.noise) is not Independent for site in program.sites):
+        raise Refused(
+            f"{method.name}: a client that takes part by chance is priced for one release a round under independent "
+            "noise; noise laid out over the rounds is not. Use another noise, or --participants"
+        )
+    return replace(program, charges=tuple(replace(c, attendance=attendance) for c in program.charges))
 
 
 def _check_work(program: Program, times: int, most: int) -> None:

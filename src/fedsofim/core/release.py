@@ -16,6 +16,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from fedsofim.core.clipped_sums import client_sums, fused, noisy
+from fedsofim.core.clipping import guarded
 from fedsofim.core.records import Records
 from fedsofim.core.site import Site
 from fedsofim.errors import Refused
@@ -69,7 +70,7 @@ def _one_client(*args, site: Site) -> list[jax.Array]:
         owner=jnp.zeros_like(op.records.owner),
     )
     mine = _sampled(site, jnp.expand_dims(op.key, 0), op.round, mine)
-    sums = client_sums(site.query, op.consts, [False] * len(op.consts), mine, 1, site.clip)
+    sums = client_sums(site.query, op.consts, [False] * len(op.consts), mine, 1, _clip(site), site.sample)
     return noisy(site.noise, op.key, op.round, op.stds[site.number], jax.tree.map(lambda a: a[0], sums))
 
 
@@ -89,7 +90,7 @@ def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[ja
     consts = [c if d is None else jnp.moveaxis(c, d, 0) for c, d in zip(op.consts, dim.consts, strict=True)]
     keys = op.key if dim.key is not None else jax.random.split(op.key, clients)
     records = _sampled(site, keys, op.round, op.records)
-    sums = client_sums(site.query, consts, batched, records, clients, site.clip)
+    sums = client_sums(site.query, consts, batched, records, clients, _clip(site), site.sample)
     out = jax.vmap(lambda key, *s: noisy(site.noise, key, op.round, op.stds[site.number], s))(keys, *sums)
     return out, [0] * len(out)
 
@@ -109,11 +110,17 @@ def _swept(args: Sequence, dims: Sequence, site: Site) -> list[jax.Array]:
     return jax.lax.map(one, values, batch_size=_SETTINGS_AT_ONCE)
 
 
+def _clip(site: Site) -> float:
+    """What vectors are clipped to before the guard. A drawn record moves a sum by one clip, not by two, next to which
+    the same roundings count twice: so where records are drawn the guard is there twice (docs/clipping.md)."""
+    return site.clip if site.sample == 1 else guarded(site.clip)
+
+
 def _sampled(site: Site, keys, round, records: Records) -> Records:
     """Keep each record with probability `sample`, drawn afresh for this release by its own client.
 
-    By its weight, in its place: laid out closer, a record's vector could be rounded otherwise, and who was drawn would
-    change what others say.
+    By its weight, in its place: laid out closer, XLA could round a record's vector otherwise, and who was drawn would
+    change what others say. The fused pass computes the drawn ones only, to the same bits (docs/clipping.md).
     """
     if site.sample == 1:
         return records

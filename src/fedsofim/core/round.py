@@ -15,6 +15,7 @@ from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.door import Facts
 from fedsofim.core.method import Method
 from fedsofim.core.pooled import ask_pooled
+from fedsofim.core.programs import made_by_all
 
 
 class Rules(NamedTuple):
@@ -31,16 +32,19 @@ def federated_round(rules: Rules, cohort: Cohort, carry: Carry, t: jax.Array) ->
     ask = ask_pooled if rules.pooled else ask_each
     groups = rules.facts.groups
     if groups > 1:
-        return _round_of_group(rules, cohort, carry, t % groups, t // groups)
+        return _round_of_group(rules, cohort, carry, t, groups)
+    if rules.facts.attendance < 1:
+        cohort = cohort.attended(rules.facts.attendance, t)
     mean, memory = ask(rules.program, cohort, carry, t)
     return _stepped(rules, cohort, carry, mean, memory)
 
 
-def _round_of_group(rules: Rules, cohort: Cohort, carry: Carry, group: jax.Array, asked: jax.Array) -> Carry:
-    """The same where groups of clients take turns (participation.py); the others keep what they have in memory."""
-    ask = ask_pooled if rules.pooled else ask_each
-    present, mine = cohort.group(group), jax.tree.map(lambda m: m[group], carry.memory)
-    mean, kept = ask(rules.program, present, carry._replace(memory=mine), asked)
+def _round_of_group(rules: Rules, cohort: Cohort, carry: Carry, t: jax.Array, groups: int) -> Carry:
+    """The same where groups of clients take turns (participation.py); the others keep what they have in memory. Noise
+    goes by how often a client was asked, or by the round where all clients make it."""
+    ask, together, group = ask_pooled if rules.pooled else ask_each, made_by_all(rules.program), t % groups
+    present, mine = cohort.group(group, together), jax.tree.map(lambda m: m[group], carry.memory)
+    mean, kept = ask(rules.program, present, carry._replace(memory=mine), t if together else t // groups)
     memory = jax.tree.map(lambda every, m: every.at[group].set(m), carry.memory, kept)
     return _stepped(rules, present, carry, mean, memory)
 

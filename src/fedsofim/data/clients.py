@@ -17,6 +17,7 @@ def read_clients(
     drop: Sequence[str] = (),
     schema: Schema | None = None,
     task: Task | None = None,
+    person: str | None = None,
 ) -> dict[str, dict[str, Rows]]:
     """Each client's rows, by the name of its file, in sorted order."""
     if not folder.is_dir():
@@ -30,4 +31,4 @@ def read_clients(
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"{folder}: client '{twice[0]}' has more than one file; give each client one")
-    return {entry.stem: read_own(entry, label, drop, schema, task) for entry in entries}
+    return {entry.stem: read_own(entry, label, drop, schema, task, person) for entry in entries}

@@ -80,13 +80,14 @@ class Dataset:
     @staticmethod
     def from_frame(
         frame: Any, label: str | Sequence[str] | None = None, *, drop: Sequence[str] = (), schema: Any = None,
-        test: Any = None, name: str = "frame", holdout: float = 0.2, task: Any = None,
+        test: Any = None, name: str = "frame", holdout: float = 0.2, task: Any = None, person: str | None = None,
     ) -> "Dataset":  # fmt: skip
-        """A data frame of pandas or polars, one record a row, read like a table in a file."""
+        """A data frame of pandas or polars, one record a row, read like a table in a file. `person`: the column that
+        says whose each record is."""
         from fedsofim.data.in_memory import dataset_of_frame
 
         asked = None if task is None else task_of(task)
-        return dataset_of_frame(name, frame, test, label, drop, schema, holdout, asked)
+        return dataset_of_frame(name, frame, test, label, drop, schema, holdout, asked, person)
 
     def __repr__(self) -> str:
         """Sizes and names, never a record."""

@@ -49,17 +49,26 @@ def dataset_of_frame(
     schema: Any,
     holdout: float,
     task: Task | None,
+    person: str | None = None,
 ) -> Dataset:
     """A data frame, and perhaps another one for testing."""
     for given in (frame, *(() if test is None else (test,))):
         if not is_frame(given):
             raise InputError(f"{name}: got a {type(given).__name__}; expected a data frame of pandas or polars")
     found = as_schema(schema)
-    rows = rows_of(cells_of_frame(frame, name), label, drop, found, task)
-    tested = None if test is None else rows_of(cells_of_frame(test, f"{name} (test)"), label, drop, found, task)
+    how = label, drop, found, task, person
+    rows = rows_of(cells_of_frame(frame, name), *how)
+    check_has_persons(rows, person)
+    tested = None if test is None else rows_of(cells_of_frame(test, f"{name} (test)"), *how)
     return assemble(
         name, {"": {"train": rows}}, tested, holdout, {"source": f"a {type(frame).__module__.partition('.')[0]} frame"}
     )
+
+
+def check_has_persons(rows: Rows, person: str | None) -> None:
+    """Training records must say whose they are, where a column was named for that; test records need not."""
+    if person is not None and rows.person is None:
+        raise InputError(f"{rows.origin}: no column '{person}', which was to say whose each record is")
 
 
 def as_schema(given: Any) -> Schema | None:

@@ -11,7 +11,7 @@ from fedsofim.data.clients import read_clients
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.embedded import EMBEDDED, load_embedded
 from fedsofim.data.image_sources import IMAGE_SETS
-from fedsofim.data.in_memory import as_schema
+from fedsofim.data.in_memory import as_schema, check_has_persons
 from fedsofim.data.named_features import find_features, is_features
 from fedsofim.data.npz import notes_of_npz
 from fedsofim.data.own_files import read_own
@@ -23,7 +23,7 @@ from fedsofim.errors import InputError, unknown
 from fedsofim.tasks import Task, task_of
 
 HOLDOUT = 0.2
-How = tuple[Label, Sequence[str], Schema | None, Task | None]  # label, drop, schema, task: how files are read
+How = tuple[Label, Sequence[str], Schema | None, Task | None, str | None]  # label, drop, schema, task, person
 
 
 def names() -> list[str]:
@@ -46,12 +46,14 @@ def load(
     holdout: float = HOLDOUT,
     schema: Any = None,
     task: Any = None,
+    person: str | None = None,
 ) -> Dataset:
     """Load a dataset known by name, or your own: a file, a folder of images, a folder of clients' files.
 
     label: the column of a table that holds the labels (default "label"), or a list of them; drop: columns to leave out.
     task: what is learned, as a fs.Task or its kind (docs/tasks.md): classes, unless the schema or you say otherwise.
     schema: what a table's columns mean, as a file or a Schema (data/schema.py): text, categories, dates, gaps.
+    person: the column of a table that says whose each record is: never a feature (with a schema: its kind person).
     test: a file with the test set; if neither it nor the data has one, `holdout` of each label is held out.
     clients_from: a folder with one file per client; the result's `owner` says whose each record is.
     A name may also be that of an installed package's dataset, or a Python file with a function of its own name.
@@ -64,17 +66,18 @@ def load(
     """
     described, asked = as_schema(schema), None if task is None else task_of(task)
     if clients_from is not None:
-        return _load_clients(name_or_path, Path(clients_from), (label, drop, described, asked), test, holdout)
+        return _load_clients(name_or_path, Path(clients_from), (label, drop, described, asked, person), test, holdout)
     if not isinstance(name_or_path, str | Path | None):
         raise InputError(f"the dataset is {name_or_path!r}; expected a name or a path")
     if name_or_path is None:
         raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
     if name_or_path in names() or extensions.is_file(name_or_path):
-        own = {"label": label, "test": test, "schema": schema, "drop": drop, "task": task}
+        own = {"label": label, "test": test, "schema": schema, "drop": drop, "task": task, "person": person}
         return _load_known(str(name_or_path), source, own)
     path = Path(name_or_path)
     if is_features(name_or_path):
-        _refuse_for_own_files(str(name_or_path), {"label": label, "schema": schema, "drop": drop, "task": task})
+        own = {"label": label, "schema": schema, "drop": drop, "task": task, "person": person}
+        _refuse_for_own_files(str(name_or_path), own)
         found = load(find_features(str(name_or_path), source), test=test, holdout=holdout)
         return replace(found, name=str(name_or_path))
     if source is not None:
@@ -84,8 +87,10 @@ def load(
     notes = {"source": path.name, **(notes_of_npz(path) if path.is_file() and path.suffix == ".npz" else {})}
     if path.is_dir():
         notes["features"] = "gradient histograms of the images resized to 32x32; no statistic of the data"
-    how = label, drop, described, asked
-    return assemble(path.stem, {"": read_own(path, *how)}, _test_rows(test, how), holdout, notes)
+    how = label, drop, described, asked, person
+    read = read_own(path, *how)
+    check_has_persons(read["train"], person)
+    return assemble(path.stem, {"": read}, _test_rows(test, how), holdout, notes)
 
 
 def _refuse_for_own_files(name: str, options: dict[str, Any]) -> None:
@@ -116,6 +121,8 @@ def _load_clients(name: str | Path | None, folder: Path, how: How, test: str | P
     if name is not None and Path(name) != folder:
         raise InputError(f"got a dataset ({name}) and clients_from={folder}; give one of them")
     clients = read_clients(folder, *how)
+    for parts in clients.values():
+        check_has_persons(parts["train"], how[-1])
     notes = {"source": f"{len(clients)} clients' files in {folder.name}/"}
     return assemble(folder.name, clients, _test_rows(test, how), holdout, notes)
 
@@ -124,7 +131,8 @@ def _test_rows(test: str | Path | None, how: How) -> Rows | None:
     """The rows of a separate test file: its test part if it has one, else all of it."""
     if test is None:
         return None
-    label, drop, schema, task = how
+    label, drop, schema, task, person = how
     task = schema.task if schema is not None and task is None else task
-    parts = read_own(Path(test), label, drop, schema if is_table(Path(test)) else None, task)
+    of_table = (schema, task, person) if is_table(Path(test)) else (None, task, None)
+    parts = read_own(Path(test), label, drop, *of_table)
     return parts.get("test", parts["train"])

@@ -24,12 +24,15 @@ def read_own(
     drop: Sequence[str] = (),
     schema: Schema | None = None,
     task: Task | None = None,
+    person: str | None = None,
 ) -> dict[str, Rows]:
     """The rows of "train" and, where the file has them, of "val" and "test"."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if schema is not None and path.suffix.lower() not in TABLES:
         raise InputError(f"{path}: a schema describes a table ({', '.join(TABLES)}), and this is none")
+    if person is not None and path.suffix.lower() not in TABLES:
+        raise InputError(f"{path}: a column of persons is a table's ({', '.join(TABLES)}), and this is none")
     if path.is_dir():
         if not (task or Task()).by_class:
             raise InputError(f"{path}: a folder of class folders is about classes; the task is {task}")
@@ -37,7 +40,7 @@ def read_own(
     if path.suffix.lower() == ".npz":
         return rows_of_npz(path, task or Task())
     if path.suffix.lower() in TABLES:
-        return {"train": read_table(path, label, drop, schema, task)}
+        return {"train": read_table(path, label, drop, schema, task, person)}
     raise InputError(f"{path}: cannot read files of kind '{path.suffix}'; expected {', '.join(KINDS)}")
 
 

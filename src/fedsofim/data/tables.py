@@ -31,6 +31,7 @@ def read_table(
     drop: Sequence[str] = (),
     schema: Schema | None = None,
     task: Task | None = None,
+    person: str | None = None,
 ) -> Rows:
     """The rows of a file.
 
@@ -41,7 +42,7 @@ def read_table(
     >>> rows.x.tolist(), rows.y.tolist()
     ([[4.0], [30.0]], ['cat', 'dog'])
     """
-    return rows_of(read_cells(path), label, drop, schema, task)
+    return rows_of(read_cells(path), label, drop, schema, task, person)
 
 
 def is_table(path: Path) -> bool:
@@ -54,19 +55,33 @@ def rows_of(
     drop: Sequence[str] = (),
     schema: Schema | None = None,
     task: Task | None = None,
+    person: str | None = None,
 ) -> Rows:
-    """The rows of a table that was read. `task`: what is learned, where no schema says it."""
+    """The rows of a table that was read. `task`: what is learned, `person`: the column of whose record it is, where no
+    schema says it."""
     for remark in cells.remarks:
         warnings.warn(remark, DataWarning, stacklevel=2)
     labels = label_names(label)
     if schema is None:
-        return _undescribed(cells, labels, drop, task or Task())
+        return _undescribed(cells, labels, drop, task or Task(), person)
+    check_person(schema, person)
     if labels and tuple(c.name for c in schema.of_kind("label")) != labels:
         schema = with_labels(schema, labels)
     return _described(cells, with_task(without(schema, drop, cells.origin), task))
 
 
 # --- with a schema ------------------------------------------------------------------------------------------
+
+
+def check_person(schema: Schema, person: str | None) -> None:
+    """A column of persons that was named beside a schema must be the schema's."""
+    said = None if schema.person is None else schema.person.name
+    if person is not None and person != said:
+        says = "has no column of kind person" if said is None else f"says that column '{said}' is the person"
+        raise InputError(
+            f"'{person}' was named as the column of persons, and the schema {says}; say kind = 'person' of "
+            f"'{person}' there, or leave --person-column out"
+        )
 
 
 def without(schema: Schema, drop: Sequence[str], origin: str) -> Schema:
@@ -164,16 +179,24 @@ def _no_label(cells: Cells, row: int, column: str) -> str:
 # --- without ------------------------------------------------------------------------------------------------
 
 
-def _undescribed(cells: Cells, labels: tuple[str, ...], drop: Sequence[str], task: Task) -> Rows:
+def _undescribed(cells: Cells, labels: tuple[str, ...], drop: Sequence[str], task: Task, person: str | None) -> Rows:
     chosen = [_label_column(cells, name) for name in labels or ("label",)]
     if len(chosen) > 1 and task.kind != LABELS:
         raise InputError(f"{cells.origin}: {len(chosen)} label columns; several labels at once are task='labels'")
-    columns = _features(cells, tuple(chosen), drop)
-    schema = numbers_only(columns, [label_column(name, task) for name in chosen])
+    if person is not None and person in (*chosen, *drop):
+        raise InputError(
+            f"{cells.origin}: column '{person}' is to say whose a record is, and is a label or dropped too"
+        )
+    if person is not None and person not in cells.columns:
+        raise InputError(f"{cells.origin}: no column '{person}', which was to say whose each record is")
+    columns = _features(cells, tuple(chosen), drop if person is None else (*drop, person))
+    whose = [] if person is None else [Column(name=person, kind="person")]
+    schema = numbers_only(columns, [*(label_column(name, task) for name in chosen), *whose])
     y = _classes(cells, chosen[0]) if task.by_class else answers_of(cells, schema)
     x = _numbers(cells, columns)
     _check_ids(cells, columns, x)
-    return replace(Rows.of(x, y, cells.origin, columns, cells.place, task), schema=schema)
+    read = Rows.of(x, y, cells.origin, columns, cells.place, task)
+    return replace(read, schema=schema, person=_persons(cells, schema))
 
 
 def _classes(cells: Cells, chosen: str) -> np.ndarray:

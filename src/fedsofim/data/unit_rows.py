@@ -61,6 +61,14 @@ def gathered(
             f"one unit holds {k} records, so {sum(units)} units would take {sum(units) * k} places for {len(x)} "
             "records; say how many records of a person count (--records-per-person)"
         )
+    return laid_by_unit(x, y, parts, whose, k)
+
+
+def laid_by_unit(
+    x: np.ndarray, y: np.ndarray, parts: Sequence[np.ndarray], whose: Sequence[np.ndarray], k: int
+) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, ...]]:
+    """The same for a public K, whatever it takes: how many records there are decides nothing."""
+    units = counts(whose)
     rows = np.full((sum(units), k), -1)
     first = 0
     for mine, unit, count in zip(parts, whose, units, strict=True):

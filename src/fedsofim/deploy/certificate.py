@@ -20,11 +20,12 @@ from fedsofim.errors import InputError, is_number
 from fedsofim.files import write_text
 from fedsofim.formats import CERTIFICATE
 from fedsofim.formats import check as check_format
+from fedsofim.protection import PROTECTED, weakest
 
 ACCOUNTING = (
-    "record level, replace-one; releases of Gaussian noise on L2-clipped sums compose exactly (Gaussian differential "
-    "privacy, mu² = Σ mu_r²; privacy loss distributions where records were sampled); noise drawn exactly on a lattice, "
-    "its tie probability taken off delta"
+    "replace-one, of whom each statement protects; releases of Gaussian noise on L2-clipped sums compose exactly "
+    "(Gaussian differential privacy, mu² = Σ mu_r²; privacy loss distributions where records were sampled); noise is "
+    "drawn exactly on a lattice, its tie probability taken off delta"
 )
 
 
@@ -48,6 +49,7 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
                 "job": job,
                 "method": terms[job]["method"],
                 "rounds_planned": terms[job]["rounds"],
+                "unit": _unit(terms[job]),
                 "epsilon": stated(epsilon_of_lines(lines, delta)),
                 "released": _summed(lines),
             }
@@ -57,8 +59,14 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
         "through": through,
         "delta": delta,
         "epsilon": stated(epsilon_of_lines([line for _, line in entries], delta)),
+        "unit": weakest(job["unit"] for job in jobs),
         "jobs": jobs,
     }
+
+
+def _unit(of: Mapping[str, Any]) -> str:
+    """Whom a job's terms, or a statement, protect; those of before there were units: records."""
+    return str(of.get("unit", "record"))
 
 
 def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -119,13 +127,17 @@ def readable(document: Mapping[str, Any]) -> str:
             raise InputError(f"the statement of {name} is damaged: it states no epsilon")
         cap = f", cap {s['cap']:g}" if s.get("cap", WITHOUT) != WITHOUT else ""
         lines.append(f"{name}: {_cost(s['epsilon'], s['delta'])} over the life of its data{cap}")
+        lines.append(f"  it protects {PROTECTED[_unit(s)]}")
         for job in s["jobs"]:
             mark = "this job" if job["job"] == document["job"] else "another job"
-            lines.append(f"  {job['method']} ({mark}, {job['job'][:8]}): {_cost(job['epsilon'])} by itself")
+            lines.append(
+                f"  {job['method']} ({mark}, {job['job'][:8]}): {_cost(job['epsilon'])} by itself, "
+                f"for {PROTECTED[_unit(job)]}"
+            )
             lines += [
-                f"    {r['releases']} x {r['what']}: sum clipped at {r['clip']:g} per record, noise std "
+                f"    {r['releases']} x {r['what']}: sum clipped at {r['clip']:g} per {_unit(job)}, noise std "
                 f"{r['multiplier'] * r['clip']:.6g} (multiplier {r['multiplier']:.6g})"
-                + (f", each record sampled with probability {r['sampled']:g}" if r["sampled"] < 1 else "")
+                + (f", each {_unit(job)} sampled with probability {r['sampled']:g}" if r["sampled"] < 1 else "")
                 for r in job["released"]
             ]
         if is_signed(s):
@@ -133,9 +145,11 @@ def readable(document: Mapping[str, Any]) -> str:
         lines.append("")
     for name, rounds in document.get("absent", {}).items():
         lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
-    lines.append("An epsilon holds for one record of one client against whoever sees everything that was released.")
     lines.append(
-        "The smaller it is, the less anybody can tell from all of it whether that record was there or another."
+        "An epsilon holds for whom it protects, at one client, against whoever sees everything that was released."
+    )
+    lines.append(
+        "The smaller it is, the less anybody can tell from all of it whether they were there or somebody else."
     )
     return "\n".join(lines) + "\n"
 
@@ -241,6 +255,8 @@ def _arithmetic(claimed: Mapping[str, Any]) -> list[str]:
             if not _close(job["epsilon"], stated(epsilon_of_lines(lines, claimed["delta"])))
         ]
         everything = stated(epsilon_of_lines([line for _, lines in jobs for line in lines], claimed["delta"]))
+        if _unit(claimed) != weakest(_unit(job) for job in claimed["jobs"]):
+            wrong.append(f"says that it protects {PROTECTED[_unit(claimed)]}, which one of its jobs did not")
         if not _close(claimed["epsilon"], everything):
             wrong.append(f"states {_cost(claimed['epsilon'])} altogether; its lines give {_cost(everything)}")
     except (KeyError, TypeError, ValueError, ArithmeticError):
@@ -271,12 +287,16 @@ def _differences(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
     out = []
     if not _close(claimed["epsilon"], found["epsilon"]):
         out.append(f"states {_cost(claimed['epsilon'])}; its ledger gives {_cost(found['epsilon'])}")
+    if _unit(claimed) != found["unit"]:
+        out.append(f"says that it protects {PROTECTED[_unit(claimed)]}; by its ledger it is {PROTECTED[found['unit']]}")
     theirs = {job.get("job"): job for job in claimed["jobs"]}
     for job in found["jobs"]:
         other = theirs.pop(job["job"], None)
         if other is None:
             out.append(f"leaves out job {job['job']}, which its ledger charged")
-        elif not _close(other["epsilon"], job["epsilon"]) or other | {"epsilon": 0} != job | {"epsilon": 0}:
+        elif not _close(other["epsilon"], job["epsilon"]) or {"unit": "record", **other, "epsilon": 0} != job | {
+            "epsilon": 0
+        }:
             out.append(f"describes job {job['job']} otherwise than its ledger does")
     return out + [f"states job {job}, which its ledger does not know" for job in theirs]
 

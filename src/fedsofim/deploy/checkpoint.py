@@ -81,7 +81,7 @@ def _restored(arrays: Arrays) -> JobState:
 def _check_choices(job: Job, planned: Job) -> None:
     """A recipe may choose otherwise in another version; a job goes on as it was begun, or not at all."""
     fixed = ("method", "settings", "model", "model_settings", "rounds", "clip", "weights", "trust", "preparation")
-    for name in (*fixed, "evaluations"):
+    for name in (*fixed, "evaluations", "unit", "places"):
         if getattr(job, name) != getattr(planned, name):
             raise ValueError(f"its job was begun with other {name} than this version chooses")
 

@@ -10,6 +10,7 @@ from fedsofim.data.meaning import differences, digest_of
 from fedsofim.data.schema import Schema, schema_of
 from fedsofim.deploy.sane import is_name
 from fedsofim.errors import InputError
+from fedsofim.protection import PROTECTED, UNITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,7 @@ class Client:
     ledger: str = ""  # its identity
     schema: str = ""  # of its table, as JSON; empty where it has none
     held_out: int = 0  # records that no round sees
+    unit: str = "record"  # whom it protects; sizes count these
 
     @property
     def counted(self) -> int:
@@ -46,15 +48,18 @@ def client_of(hello: Mapping[str, Any]) -> Client:
         shape = tuple(map(int, hello["shape"]))
         name, size, classes = str(hello["node"]), int(hello["size"]), int(hello["classes"])
         ledger, held_out = str(hello.get("ledger", "")), int(hello.get("held_out", 0))
+        unit = str(hello.get("unit", "record"))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError("a node's introduction cannot be read; do all run the same version?") from error
     if not is_name(name):
         raise InputError(f"a node calls itself {name[:40]!r}; expected a plain name")
+    if unit not in UNITS:
+        raise InputError(f"{name} protects {unit[:40]!r}; expected one of {', '.join(UNITS)}")
     if size < 1 or held_out < 0 or classes < 1 or not shape or min(shape) < 1:
         raise InputError(f"{name} states size {size}, shape {list(shape)}; expected at least one record")
     schema = hello.get("schema")
     client = Client(name=name, size=size, shape=shape, classes=classes, ledger=ledger,
-                    schema="" if schema is None else json.dumps(schema), held_out=held_out)  # fmt: skip
+                    schema="" if schema is None else json.dumps(schema), held_out=held_out, unit=unit)  # fmt: skip
     try:
         _check_schema(client)
     except (TypeError, AttributeError, KeyError, OverflowError) as error:  # a stranger's schema may be anything
@@ -93,6 +98,15 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two nodes call themselves {name}; give each a name of its own in its policy")
+
+
+def check_same_unit(clients: Sequence[Client], unit: str) -> None:
+    """Every node protects whom the job does; else who does not, before anything is asked."""
+    if other := [f"{c.name} protects {PROTECTED[c.unit]}" for c in clients if c.unit != unit]:
+        raise InputError(
+            f"the job protects {PROTECTED[unit]}, and {'; '.join(other)}: order --unit as the nodes' policies say, or "
+            "ask their operators"
+        )
 
 
 def check_same_schema(clients: Sequence[Client], own: Schema | None = None) -> None:

@@ -54,5 +54,6 @@ def counted(now: JobState, average: Any, present: Sequence[str]) -> JobState:
         records=records,
         held_out=all(c.held_out for c in clients),
         clients=tuple(c.name for c in clients),
+        unit=now.job.unit,
     )
     return replace(now, measured=(*now.measured, found), phase=Phase.ROUND)

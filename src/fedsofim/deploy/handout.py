@@ -31,6 +31,8 @@ ledger = "ledger.db"          # what was released so far. Keep it as long as the
 [budget]                      # over the life of the data: all jobs, runs and servers together
 epsilon = {epsilon}
 delta = {delta}
+# unit = "person"             # whom epsilon protects; left out: one record (docs/protection.md)
+# records_per_person = 10     # then: how many records of a person may count, at most
 
 [limits]
 smallest_multiplier = {multiplier}     # noise std over clip, of every single release

@@ -129,4 +129,6 @@ def plan_of(order: Order, clients: tuple[Client, ...]) -> Plan:
         preparation=chosen.preparation,
         evaluation=order.evaluation(chosen.rounds),
         min_clients=order.min_sum,
+        unit=order.unit,
+        places=order.places,
     )

@@ -30,6 +30,7 @@ from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.pricing import check_job, check_terms, hidden, masking, priced
 from fedsofim.deploy.records import Data, read_data
 from fedsofim.deploy.stopping import check_going, unless_stopped
+from fedsofim.deploy.whom import check_places
 from fedsofim.deploy.wire import Arrays, Job, Programs, Request, incoming, incoming_released, programs_of
 from fedsofim.errors import InputError, Refused
 
@@ -42,12 +43,13 @@ def hello(policy: Policy) -> dict[str, Any]:
     standing = policy.account.standing()
     return {
         "node": policy.name,
-        "size": len(data.y),
+        "size": data.units,  # of what the policy protects: how many records a person has is not told
+        "unit": policy.unit,
         "shape": list(data.x.shape[1:]),
         "classes": policy.classes,
         "ledger": standing.ledger,
         "version": version("fedsofim"),
-        **({} if data.held_out is None else {"held_out": len(data.held_out[1])}),
+        **({} if data.held_out is None else {"held_out": data.held_out.units}),
         **({} if policy.schema is None else {"schema": plain_schema(policy.schema)}),  # public
     }
 
@@ -63,7 +65,7 @@ def consider(policy: Policy, job: Job) -> dict[str, Any]:
         for round in range(job.times(phase)):
             request = Request(job, phase, round, {})
             check_terms(policy, request)
-            lines += priced(policy, request, programs, len(data.y), len(data.seen_in(phase)[1])).lines
+            lines += priced(policy, request, programs, data.units, data.seen_in(phase).units).lines
     return {"epsilon": stated(policy.account.check(lines, cap=policy.epsilon, delta=policy.delta))}
 
 
@@ -78,7 +80,7 @@ def answer(policy: Policy, request: Request, tell: Tell = lambda opened: None) -
 def _answer(policy: Policy, request: Request, tell: Tell = lambda opened: None) -> Arrays:
     data = read_data(policy)
     programs = _programs(policy, request.job, data, request.phase)
-    price = priced(policy, request, programs, len(data.y), len(data.seen_in(request.phase)[1]))
+    price = priced(policy, request, programs, data.units, data.seen_in(request.phase).units)
     program = programs.by_phase[request.phase]
     how = masking(policy, request, program, price.shares) if price.shares is not None else None
     inputs = _inputs(policy, request, programs, data)  # all before the charge: what cannot run costs nothing
@@ -110,7 +112,9 @@ def _programs(policy: Policy, job: Job, data: Data, phase: Phase) -> Programs:
             f"the job is about records of shape {list(job.shape)} in {job.classes} classes; this node's have shape "
             f"{list(data.x.shape[1:])} in {policy.classes}"
         )
-    return programs_of(job, len(data.seen_in(phase)[1]), policy.work.local_steps)
+    count = data.seen_in(phase).units
+    check_places(job, count)
+    return programs_of(job, count, policy.work.local_steps)
 
 
 def _ask(request: Request, program: Program, data: Data) -> Ask:
@@ -127,15 +131,16 @@ def _ask(request: Request, program: Program, data: Data) -> Ask:
 
 def _inputs(policy: Policy, request: Request, programs: Programs, data: Data) -> Inputs:
     params, state = incoming(programs, request.phase, request.arrays)
-    x, y = data.seen_in(request.phase)
-    records = in_blocks(_seen(request, programs, x), y, [np.arange(len(y))])
+    seen = data.seen_in(request.phase)
+    x, y = seen.laid(_seen(request, programs, seen.x), request.job.places)
+    records = in_blocks(x, y, [np.arange(seen.units)])
     return Inputs(
         params=jax.tree.map(jnp.asarray, params),
         state=jax.tree.map(jnp.asarray, state),
         memory=_memory(policy, request, programs, params) if request.phase is Phase.ROUND else (),
         key=jax.random.key(0),  # never drawn from: execute.py brings the noise
         index=jnp.int32(0),
-        size=jnp.float32(len(y)),
+        size=jnp.float32(seen.units),
         round=jnp.int32(request.round),
         noise_std=jnp.float32(request.job.noise_std),
         stds=jnp.zeros(MAX_SITES, jnp.float32),  # nor these: the exact ones go to execute.py

@@ -104,12 +104,11 @@ def _whole_part(bits: Bits, count: int) -> np.ndarray:
     while len(going):
         going = going[_half(bits, len(going))]
         k[going] += 1
-    alive = np.flatnonzero(k >= 2)
-    for trial in range(int((k * (k - 1)).max(initial=0))):
-        due = alive[(k[alive] * (k[alive] - 1)) > trial]
-        lost = due[~_half(bits, len(due))]
-        k[lost] = -1
-        alive = alive[k[alive] >= 0]
+    due, trial = np.flatnonzero(k >= 2), 0
+    while len(due := due[k[due] * (k[due] - 1) > trial]):
+        heads = _half(bits, len(due))
+        k[due[~heads]] = -1
+        due, trial = due[heads], trial + 1
     return k
 
 

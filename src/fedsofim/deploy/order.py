@@ -16,6 +16,7 @@ from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.preparation import check_share
 from fedsofim.errors import InputError, expect_whole, is_number, is_whole, one_of, unknown
 from fedsofim.extensions import is_file
+from fedsofim.protection import Unit, check_unit
 from fedsofim.recipes import names as recipes
 from fedsofim.settings import parse_pairs
 
@@ -72,6 +73,12 @@ class Order:
     )
     weights: Weights | None = described(None, f"uniform, or size; {_AS_IS}", typed=str | None, kind=str)
     trust: Trust = described("local", "local, or secure-sum: masked uploads that share the noise", typed=str)
+    unit: Unit = described(
+        "record", "whom epsilon protects: record, person, client (under secure-sum); as every node's policy", typed=str
+    )
+    records_per_person: int | None = described(
+        None, "of a person (or client) with more records the first so many count; public", kind=int
+    )
     standardize: float = described(
         0.0, "share of the budget for feature moments, instead of the recipe's preparation", flag="--standardize-share"
     )
@@ -96,6 +103,7 @@ class Order:
         expect_whole("evaluate-every", self.evaluate_every, 0)
         if self.privately:
             check_share(self.evaluate_share)
+        _check_whom(self.unit, self.records_per_person)
         one_of("recipe", self.recipe, recipes())
         one_of("trust", self.trust, get_args(Trust))
         if self.weights is not None:
@@ -110,6 +118,11 @@ class Order:
     @property
     def budget(self) -> Budget:
         return budget_of(self.epsilon, self.delta)
+
+    @property
+    def places(self) -> int | None:
+        """Of each unit's records (core/unit.py)."""
+        return None if self.unit == "record" else self.records_per_person
 
     @property
     def min_sum(self) -> int | None:
@@ -130,6 +143,17 @@ class Conduct:
     attempts: int = described(3, "to get a round whole", hidden=True)
     patience: float = described(120.0, "seconds to wait for nodes")
     timeout: float = described(600.0, "seconds to wait for an answer", hidden=True)
+
+
+def _check_whom(unit: str, most: int | None) -> None:
+    check_unit(unit)
+    if (most is None) != (unit == "record"):
+        raise InputError(
+            f"unit is {unit} and records-per-person is {most}; expected how many records of a person or client count, "
+            "which is public, and nothing where each record is protected by itself"
+        )
+    if most is not None:
+        expect_whole("records-per-person", most, 1)
 
 
 def to_config(order: Order, conduct: Conduct) -> dict[str, Value]:

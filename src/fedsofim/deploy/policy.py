@@ -12,6 +12,8 @@ ledger = "ledger.db"
 [budget]                        # over the life of the data, all runs and servers together
 epsilon = 2.0                   # or "no-privacy": for rehearsals on records that need no protection
 delta = 1e-5
+unit = "person"                 # optional, whom epsilon protects: record (if left out), person (the schema's column of
+records_per_person = 10         # kind person) or client; and how many records of one may count, at most
 
 [limits]
 smallest_multiplier = 1.0       # noise std over clip, of every release
@@ -51,6 +53,7 @@ from fedsofim.deploy.sane import is_name
 from fedsofim.errors import InputError, is_whole, unknown
 from fedsofim.formats import POLICY, check
 from fedsofim.methods import names
+from fedsofim.protection import UNITS, Unit
 from fedsofim.tasks import CLASSES
 
 
@@ -92,6 +95,8 @@ class Policy:
     peers: tuple[tuple[str, str], ...] = ()
     schema: Schema | None = None  # of the table
     test: Path | None = None  # records that no round sees
+    unit: Unit = "record"  # whom epsilon protects,
+    most: int | None = None  # and how many records of one may count; None where each record is one
     work: Work = field(default_factory=Work)
 
     @property
@@ -110,7 +115,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
         "mask_key": (str,),
         "witness": (str,),
     },
-    "budget": {"epsilon": (float, int, str), "delta": (float,)},
+    "budget": {"epsilon": (float, int, str), "delta": (float,), "unit": (str,), "records_per_person": (int,)},
     "limits": {
         "smallest_multiplier": (float, int),
         "largest_clip": (float, int),
@@ -120,7 +125,7 @@ _FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
     },
 }
 _PATHS = ("data", "test", "ledger", "mask_key", "witness")
-_OPTIONAL = {"schema", "test", "models", "secure_sum_min_clients", "mask_key", "witness"}
+_OPTIONAL = {"schema", "test", "models", "secure_sum_min_clients", "mask_key", "witness", "unit", "records_per_person"}
 
 
 def read_policy(path: str | Path) -> Policy:
@@ -146,6 +151,7 @@ def read_policy(path: str | Path) -> Policy:
     values |= {"peers": tuple(peers.items()), "work": work}
     values |= _described(path, values)
     values["epsilon"] = _epsilon(path, values["epsilon"])
+    values["most"] = values.pop("records_per_person", None)
     return _checked(path, Policy(**values))
 
 
@@ -222,6 +228,12 @@ def _checked(path: Path, p: Policy) -> Policy:
 
     need(is_name(p.name), f"name is {p.name!r}; expected up to 64 letters, digits, dots, spaces and dashes")
     need(p.classes >= 2, f"classes is {p.classes}; expected at least 2")
+    need(p.unit in UNITS, f"unit is {p.unit!r}; expected one of {', '.join(UNITS)}")
+    need(
+        (p.most is None) == (p.unit == "record") and (p.most is None or 1 <= p.most <= 10**6),
+        f"records_per_person is {p.most} where a {p.unit} is protected; expected how many records of a person or "
+        "client may count, from 1 to 10^6, and nothing where each record is protected by itself",
+    )
     need(p.smallest_multiplier >= 0, f"smallest_multiplier is {p.smallest_multiplier}; expected a number >= 0")
     need(0 < p.largest_clip < math.inf, f"largest_clip is {p.largest_clip}; expected a finite number above 0")
     need(p.secure_sum_min_clients >= 0, "secure_sum_min_clients is negative; expected 0 (never) or a number of clients")

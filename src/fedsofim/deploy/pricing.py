@@ -19,6 +19,7 @@ from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.secure_sum import Shares, fewest_safe, masks, pair_secrets, seed_of, step_of, stream, trusted_among
 from fedsofim.deploy.steps import OWN
 from fedsofim.deploy.subtree_noise import check_draws
+from fedsofim.deploy.whom import check_whom
 from fedsofim.deploy.wire import Arrays, Job, Programs, Request
 from fedsofim.errors import Refused
 
@@ -37,6 +38,7 @@ def check_job(policy: Policy, job: Job) -> None:
         raise Refused(f"the method {job.method[:64]} is not allowed here; allowed: {', '.join(policy.methods)}")
     if job.model not in policy.models:
         raise Refused(f"the model {job.model[:64]} is not allowed here; allowed: {', '.join(policy.models)}")
+    check_whom(policy, job)
     if job.rounds > policy.work.rounds:
         raise Refused(f"the job has {job.rounds} rounds; the most allowed here is {policy.work.rounds}")
     if job.trust == "secure-sum":

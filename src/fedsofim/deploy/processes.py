@@ -24,7 +24,7 @@ FLOWER = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "2.0",
 }
 
 
@@ -199,7 +199,7 @@ def flwr(arguments: list[str], env: Mapping[str, str]) -> dict[str, Any]:
     try:
         return json.loads(done.stdout)
     except ValueError:
-        return {"success": False, "error-message": (done.stderr or done.stdout).strip()[-500:]}
+        return {"success": False, "error-message": " ".join((done.stderr or done.stdout).split())[-500:]}
 
 
 def _toml(value: Any) -> str:

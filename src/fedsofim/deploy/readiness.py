@@ -10,10 +10,13 @@ from typing import NamedTuple
 
 from fedsofim.core.budget import in_words
 from fedsofim.data.columns import feature_names
+from fedsofim.data.unit_rows import together
 from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.policy import Policy, read_policy
-from fedsofim.deploy.records import DataProblem, read_data
-from fedsofim.errors import InputError
+from fedsofim.deploy.records import Data, DataProblem, read_data
+from fedsofim.deploy.whom import check_past
+from fedsofim.errors import InputError, Refused
+from fedsofim.protection import PROTECTED
 
 _MULTIPLIERS = (1.0, 10.0, 100.0)  # noise std over clip, for which the rounds that are left are counted
 _SOON = datetime.timedelta(days=30)
@@ -34,7 +37,7 @@ def findings(policy: Path, superlink: str | None, certificates: Path | None, key
         yield Finding(False, str(error))
         return
     yield Finding(True, f"policy of {read.name}: epsilon {in_words(read.epsilon)} at delta {read.delta:g}, "
-                        f"methods {', '.join(read.methods)}")  # fmt: skip
+                        f"for {PROTECTED[read.unit]}, methods {', '.join(read.methods)}")  # fmt: skip
     yield from _of_data(read)
     yield from _of_ledger(read)
     if key is not None:
@@ -56,8 +59,14 @@ def _of_data(policy: Policy) -> Iterator[Finding]:
     except DataProblem as error:
         yield Finding(False, error.details)
         return
-    yield Finding(True, f"data: {len(data.y)} records of {data.x.shape[1]} features in {policy.classes} classes")
+    of = "" if policy.unit != "person" else f" of {data.units} persons, at most {_largest(data)} of one,"
+    yield Finding(True, f"data: {len(data.y)} records{of} of {data.x.shape[1]} features in {policy.classes} classes")
     yield from (Finding(True, f"note: {remark}") for remark in data.remarks)
+
+
+def _largest(data: Data) -> int:
+    """For the operator's eyes: how many records the person with most has."""
+    return 1 if data.whose is None else together([data.whose])
 
 
 def _of_ledger(policy: Policy) -> Iterator[Finding]:
@@ -67,6 +76,10 @@ def _of_ledger(policy: Policy) -> Iterator[Finding]:
     except InputError as error:
         yield Finding(False, str(error))
         return
+    try:
+        check_past(policy)
+    except Refused as refused:
+        yield Finding(False, str(refused))
     spent = epsilon_of_lines(lines, policy.delta)
     yield Finding(True, f"ledger: whole, {entries} entries, epsilon {in_words(spent)} spent")
     if math.isfinite(policy.epsilon):

@@ -19,6 +19,7 @@ from fedsofim.data.columns import feature_names
 from fedsofim.data.npz import read_arrays
 from fedsofim.data.schema import Schema
 from fedsofim.data.tables import is_table, read_table
+from fedsofim.data.unit_rows import counts, laid_by_unit, whose_records
 from fedsofim.deploy.policy import Policy
 from fedsofim.errors import DataWarning, InputError
 
@@ -31,6 +32,25 @@ class DataProblem(InputError):
         self.details = details or text
 
 
+class Seen(NamedTuple):
+    """Records that a phase is about; `whose`: of each its unit's number, where several are one (core/unit.py)."""
+
+    x: np.ndarray
+    y: np.ndarray
+    whose: np.ndarray | None = None
+
+    @property
+    def units(self) -> int:
+        """How many units there are: what is public of a node's records."""
+        return len(self.y) if self.whose is None else counts([self.whose])[0]
+
+    def laid(self, x: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
+        """Features made of these records, and labels, by unit."""
+        if self.whose is None:
+            return x, self.y
+        return laid_by_unit(x, self.y, [np.arange(len(self.y))], [self.whose], places)[:2]
+
+
 class Data(NamedTuple):
     """Records as programs take them; `remarks` are what their operator should know of how they were read."""
 
@@ -38,12 +58,18 @@ class Data(NamedTuple):
     y: np.ndarray
     fingerprint: str  # of all of them, held-out ones too
     remarks: tuple[str, ...] = ()
-    held_out: tuple[np.ndarray, np.ndarray] | None = None  # (x, y) that no round sees: for counting right answers
+    held_out: Seen | None = None  # what no round sees: for counting right answers
+    person: np.ndarray | None = None  # whose each record is, where the file says so
+    whose: np.ndarray | None = None  # the unit's number of each, where several records are one
 
-    def seen_in(self, phase: Phase) -> tuple[np.ndarray, np.ndarray]:
-        """(x, y) that a phase is about."""
-        held = phase is Phase.EVALUATION and self.held_out is not None
-        return self.held_out if held else (self.x, self.y)  # type: ignore[return-value]
+    def seen_in(self, phase: Phase) -> Seen:
+        """What a phase is about."""
+        held = self.held_out if phase is Phase.EVALUATION else None
+        return Seen(self.x, self.y, self.whose) if held is None else held
+
+    @property
+    def units(self) -> int:
+        return self.seen_in(Phase.ROUND).units
 
 
 def read_data(policy: Policy) -> Data:
@@ -55,10 +81,26 @@ def read_data(policy: Policy) -> Data:
     if held.x.shape[1] != found.x.shape[1]:
         raise DataProblem(f"{policy.test}: {held.x.shape[1]} features; expected {found.x.shape[1]}, as in the data")
     both = hashlib.sha256((found.fingerprint + held.fingerprint).encode()).hexdigest()
-    return found._replace(fingerprint=both, remarks=found.remarks + held.remarks, held_out=(held.x, held.y))
+    apart = Seen(held.x, held.y, held.whose)
+    return found._replace(fingerprint=both, remarks=found.remarks + held.remarks, held_out=apart)
 
 
 def _read(policy: Policy, path: Path, key: str) -> Data:
+    """A file's records, with the units that the policy protects."""
+    found = _records(policy, path, key)
+    if policy.unit == "record":
+        return found
+    if policy.unit == "person" and found.person is None:
+        raise DataProblem(
+            f"{path}: the policy protects persons, and nothing says whose each record is; name the column in the "
+            'schema (kind = "person"), or give the .npz file an array person'
+        )
+    (whose,) = whose_records(policy.unit, found.person, [np.arange(len(found.y))], path.name)
+    both = hashlib.sha256(found.fingerprint.encode() + whose.tobytes()).hexdigest()
+    return found._replace(whose=whose, fingerprint=both)
+
+
+def _records(policy: Policy, path: Path, key: str) -> Data:
     if not path.is_file():
         raise DataProblem(f"{path}: there is no such file; put the records there, or change {key} in the policy")
     try:
@@ -84,7 +126,7 @@ def _of_table(path: Path, schema: Schema | None, signature: tuple[int, ...]) -> 
         warnings.simplefilter("always", DataWarning)
         rows = read_table(path, schema=schema)
     remarks = tuple(str(w.message) for w in said if issubclass(w.category, DataWarning))
-    return _data(rows.x, rows.y.astype(np.int32), remarks)
+    return _data(rows.x, rows.y.astype(np.int32), remarks)._replace(person=rows.person)
 
 
 def _of_arrays(path: Path, policy: Policy) -> Data:
@@ -100,7 +142,10 @@ def _of_arrays(path: Path, policy: Policy) -> Data:
         raise DataProblem(f"{path}: x has {x.shape[1]} features; expected the {wide} that the schema makes")
     if outside := int(np.sum((y < 0) | (y >= policy.classes))):
         raise DataProblem(f"{path}: {outside} labels lie outside 0..{policy.classes - 1}")
-    return _data(x, y.astype(np.int32))
+    person = found.get("person")
+    if person is not None and person.shape != y.shape:
+        raise DataProblem(f"{path}: person has shape {person.shape}; expected one for each of {len(y)} records")
+    return _data(x, y.astype(np.int32))._replace(person=person)
 
 
 def _data(x: np.ndarray, y: np.ndarray, remarks: tuple[str, ...] = ()) -> Data:

@@ -15,6 +15,7 @@ from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.wire import Job
 from fedsofim.errors import is_number
+from fedsofim.protection import PROTECTED
 
 ROUNDS = "rounds.jsonl"  # beside the checkpoint
 _TOLD = ("epsilon", "cap")
@@ -25,6 +26,7 @@ def standing_of(now: JobState, spent: Mapping[str, Mapping[str, Any]]) -> dict[s
     return {
         "id": now.job.id,
         "trust": now.job.trust,
+        "protects": PROTECTED[now.job.unit],
         "epsilon": now.order.epsilon,
         "delta": now.order.delta,
         "enough": now.order.min_clients or len(now.clients),
@@ -69,6 +71,8 @@ def job_in_words(job: Job) -> str:
 def plan_in_words(now: JobState) -> list[str]:
     """What the job costs, and why it is as it is: a line for each choice."""
     p = now.plan
-    cost = f"epsilon {p.epsilon:.6g} at delta {p.delta:g} for each" if math.isfinite(p.epsilon) else WITHOUT
+    cost = (
+        f"epsilon {p.epsilon:.6g} at delta {p.delta:g} for {PROTECTED[p.unit]}" if math.isfinite(p.epsilon) else WITHOUT
+    )
     first = f"job {now.job.id}: {p.method.name}, {len(p.sizes)} clients, {p.rounds} rounds, {cost}"
     return [first, *(f"recipe {now.order.recipe}: {what}: {why}" for what, why in now.choices.why)]

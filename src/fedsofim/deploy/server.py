@@ -20,7 +20,7 @@ from fedsofim.core.models import HEAD
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 from fedsofim.core.step_tables import as_tables
-from fedsofim.deploy.clients import Client
+from fedsofim.deploy.clients import Client, check_same_unit
 from fedsofim.deploy.counting import check_counting, counted, next_question
 from fedsofim.deploy.job_state import JobState, choices_of, plan_of
 from fedsofim.deploy.order import Order
@@ -38,11 +38,18 @@ def check_order(order: Order) -> None:
     expect_whole("clients", order.clients, 1)
     if models.unless_head(order.model, dict(order.model_settings)) is not None:
         order = replace(order, model=HEAD, model_settings=())  # it could be made; it may be for records of another form
-    start_job(order, tuple(Client(name=f"{i}", size=100, shape=(8,), classes=2) for i in range(order.clients)))
+    start_job(
+        order,
+        tuple(
+            Client(name=f"{i}", size=1 if order.unit == "client" else 100, shape=(8,), classes=2, unit=order.unit)
+            for i in range(order.clients)
+        ),
+    )
 
 
 def start_job(order: Order, clients: tuple[Client, ...]) -> JobState:
     """A new job at its first question. Equal seeds start from equal parameters, the simulator's too."""
+    check_same_unit(clients, order.unit)
     plan = plan_of(order, clients)
     _check_trust(plan)
     check_counting(plan)
@@ -87,6 +94,8 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         peers=tuple((c.name, c.size) for c in clients) if order.trust == "secure-sum" else (),
         ledgers={c.name: c.ledger for c in clients} if order.trust == "secure-sum" else {},
         min_clients=order.min_sum or 0,
+        unit=plan.unit,
+        places=order.places or 0,
     )
 
 

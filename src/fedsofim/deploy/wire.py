@@ -42,6 +42,7 @@ from fedsofim.deploy.sane import are_settings, is_name, plain
 from fedsofim.deploy.secure_sum import as_peers
 from fedsofim.deploy.steps import check_mean_stds, steps_of
 from fedsofim.errors import InputError, Refused, is_number, is_whole
+from fedsofim.protection import UNITS
 
 Arrays = dict[str, np.ndarray]
 _LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node busy
@@ -77,6 +78,8 @@ class Job:
     peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
     ledgers: Mapping[str, str] = field(default_factory=dict)  # and the identity of the ledger that holds its secret
     min_clients: int = 0  # and how many of them a sum can do with; 0: all are needed
+    unit: str = "record"  # whom epsilon protects,
+    places: int = 0  # and how many records of one count (core/unit.py); 0: each record is one
 
     @property
     def evaluation(self) -> Evaluation | None:
@@ -126,6 +129,8 @@ def _check(job: Job) -> None:
         and (job.evaluations == 0 or (whole(job.evaluations) and job.evaluations <= job.rounds
                                       and is_number(job.evaluation_share) and 0 < job.evaluation_share < 1))
         and is_whole(job.min_clients) and 0 <= job.min_clients <= job.clients
+        and job.unit in UNITS and is_whole(job.places) and 0 <= job.places <= _LARGEST
+        and (job.places == 0) == (job.unit == "record")
         and isinstance(job.ledgers, dict) and all(isinstance(k, str) for k in job.ledgers.values())
     )  # fmt: skip
     if not right:
@@ -201,6 +206,7 @@ def _programs(text: str, size: int, most: int) -> Programs:
         rounds=job.rounds,
         clip=job.clip,
         evaluation=job.evaluation,
+        places=job.places or None,
     )
     check_numbers(model, shape_after(steps, job.shape), job.classes)
     programs = Programs(

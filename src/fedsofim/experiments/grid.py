@@ -22,6 +22,7 @@ from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.errors import InputError, expect_whole, one_of
 from fedsofim.experiments.identities import method_identity, model_identity
 from fedsofim.experiments.reading import AS_IT_IS, Reading, digest
+from fedsofim.experiments.whom import EVERY_RECORD, Whom, labelled
 
 KINDS = ("dirichlet", "iid", "owner")
 
@@ -124,6 +125,7 @@ class Experiment:
     about: str = ""
     reading: Reading = AS_IT_IS
     standardize: Standardize | None = None  # None: as the recipe has it
+    whoms: tuple[Whom, ...] = (EVERY_RECORD,)
 
     def __post_init__(self) -> None:
         for what in ("datasets", "entries", "epsilons", "seeds"):
@@ -169,6 +171,11 @@ class Point:
     standardize: Standardize | None = None
     place: str = ""  # the partition's name in tables
     model_settings: dict[str, Any] = field(default_factory=dict)
+    whom: Whom = EVERY_RECORD
+
+    def deal(self, data: Dataset) -> Split:
+        """The records at their clients, with the unit that is protected."""
+        return self.whom.protecting(self.partition.deal(data))
 
     @property
     def id(self) -> str:
@@ -177,8 +184,9 @@ class Point:
         What was added later counts only where it is used, so that older rows keep their ids.
         """
         code = {"method": method_identity(self.method), "model": model_identity(self.model, self.model_settings)}
-        later = {"standardize": None, "model_settings": {}}
-        plain = {k: v for k, v in self.plain().items() if k != "place" and (k not in later or v != later[k])}
+        later = {"standardize": None, "model_settings": {}, "whom": EVERY_RECORD.plain()}
+        whole = self.plain() | {"whom": self.whom.plain()}
+        plain = {k: v for k, v in whole.items() if k != "place" and (k not in later or v != later[k])}
         return hashlib.sha256(json.dumps(plain | code, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -193,7 +201,7 @@ class Point:
 def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
     """Every run, with seeds innermost and budgets of equal settings together: they share one compiled program."""
     e, out, places = experiment, [], labels_of(experiment.partitions)
-    for dataset, partition, entry in itertools.product(e.datasets, e.partitions, e.entries):
+    for dataset, partition, whom, entry in itertools.product(e.datasets, e.partitions, e.whoms, e.entries):
         settings = {epsilon: resolved(entry, epsilon) for epsilon in e.epsilons}
         order = sorted(e.epsilons, key=lambda epsilon: _first_equal(settings, epsilon))
         for epsilon, seed in itertools.product(order, e.seeds):
@@ -202,7 +210,7 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
                     dataset=data[dataset].name,
                     digest=digest(data[dataset]),
                     partition=partition,
-                    label=entry.label,
+                    label=labelled(entry.label, whom),
                     method=entry.method,
                     settings=settings[epsilon],
                     epsilon=epsilon,
@@ -217,6 +225,7 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
                     model_settings=e.model_settings,
                     standardize=e.standardize,
                     place=places[partition],
+                    whom=whom,
                 )
             )
     return out

@@ -12,13 +12,15 @@ from fedsofim.core.budget import budget_of
 from fedsofim.errors import InputError, is_number, unknown
 from fedsofim.experiments.grid import Entry, Experiment, Partition, Standardize
 from fedsofim.experiments.reading import Reading
+from fedsofim.experiments.whom import KEYS as WHOM
+from fedsofim.experiments.whom import Whom, whoms_of
 from fedsofim.formats import EXPERIMENT, check
 from fedsofim.methods import spelled
 from fedsofim.tasks import NUMBERS, Task, task_of
 
 _KEYS = ("format", "name", "about", "datasets", "methods", "tuned", "epsilons", "seeds", "partitions", "delta",
          "rounds", "clip", "trust", "weights", "model", "recipe", "label", "drop", "schema", "test", "holdout",
-         "clients_from", "standardize", "task", "target_range", "huber")  # fmt: skip
+         "clients_from", "standardize", "task", "target_range", "huber", "person_column", *WHOM)  # fmt: skip
 _OWN = ("method", "sweep", "search", "recipe")  # of a method's table; all other keys are the method's settings
 
 
@@ -47,6 +49,7 @@ def read_experiment(path: Path) -> Experiment:
         seeds=tuple(_list(path, table | {"seeds": table.get("seeds", [0, 1, 2])}, "seeds", int)),
         partitions=tuple(p for given in table.get("partitions", [_usual(reading)]) for p in _partitions(path, given)),
         reading=reading,
+        whoms=_whoms(path, table),
         **rest,
     )
 
@@ -65,7 +68,16 @@ def _usual(reading: Reading) -> dict[str, str]:
     return {} if reading.task is None or reading.task.by_class else {"kind": "iid"}
 
 
-_READING = {"label": (str, list), "drop": list, "schema": str, "test": str, "holdout": float, "clients_from": str}
+def _whoms(path: Path, table: dict[str, Any]) -> tuple[Whom, ...]:
+    """unit = ["record", "person"], records_per_person = 10, participants = 5, batch_rate = 0.1: every combination."""
+    try:
+        return whoms_of(table)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+_READING = {"label": (str, list), "drop": list, "schema": str, "test": str, "holdout": float, "clients_from": str,
+            "person_column": str}  # fmt: skip
 
 
 def _reading(path: Path, table: dict[str, Any]) -> Reading:

@@ -25,6 +25,7 @@ class Reading:
     schema: str | None = None
     test: str | None = None
     holdout: float = HOLDOUT
+    person_column: str | None = None  # of a table: whose each record is
     clients_from: str | None = None  # a folder with one file per client: the experiment's one dataset
 
 
@@ -51,6 +52,7 @@ def read_dataset(name: str, folder: Path = Path(), how: Reading = AS_IT_IS, sour
         return load(path)
     beside = {k: None if v is None else (folder / v).resolve() for k, v in (("schema", how.schema), ("test", how.test))}
     rest = {"label": how.label, "drop": how.drop, "holdout": how.holdout, "task": how.task, **beside}
+    rest |= {"person": how.person_column}
     return load(clients_from=path, **rest) if how.clients_from else load(path, **rest)
 
 
@@ -65,6 +67,8 @@ def digest(data: Dataset) -> str:
     sha = hashlib.sha256()
     for part in (data.x_train, data.y_train, data.x_test, data.y_test):
         sha.update(part.tobytes())
+    if data.person is not None:  # they decide who is summed with whom, and how records are dealt
+        sha.update("\n".join(map(str, data.person)).encode())
     if data.task != Task():  # the same numbers mean something else then
         sha.update(str(data.task).encode())
     return sha.hexdigest()[:16]

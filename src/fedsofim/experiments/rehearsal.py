@@ -23,7 +23,7 @@ def rehearse(experiment: Experiment, out: Path, folder: Path, conduct: Conduct) 
     cells = list({_cell(p): p for p in missing}.items())
     with progress_bar("pricing", len(cells)) as progress:
         for done, (cell, point) in enumerate(cells, start=1):
-            plan = planned(point, point.partition.deal(by_name[point.dataset]))[0]
+            plan = planned(point, point.deal(by_name[point.dataset]))[0]
             seeds = sum(_cell(p) == cell for p in missing)
             spent = in_words(plan.epsilon)
             lines.append(

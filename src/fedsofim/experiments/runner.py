@@ -151,6 +151,9 @@ def planned(point: Point, split: Split) -> tuple[Plan, np.ndarray]:
         weights=point.weights,
         model=models.unless_head(point.model, point.model_settings),
         preparation=None if point.standardize is None else point.standardize.steps(),
+        participants=point.whom.participants,
+        batch_rate=point.whom.batch_rate,
+        client_rate=point.whom.client_rate,
     )
     return training.planned(split, point.budget, recipe=point.recipe, trust=point.trust, given=given)[0], hyper
 
@@ -162,9 +165,9 @@ class _Splits:
         self.data, self.key, self.split = data, None, None
 
     def __call__(self, point: Point) -> Split:
-        key = (point.dataset, point.partition)
+        key = (point.dataset, point.partition, point.whom)
         if key != self.key or self.split is None:
-            self.key, self.split = key, point.partition.deal(self.data[point.dataset])
+            self.key, self.split = key, point.deal(self.data[point.dataset])
         return self.split
 
 

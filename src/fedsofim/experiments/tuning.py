@@ -22,6 +22,7 @@ from fedsofim.experiments.grid import Entry, Experiment, budget_at
 from fedsofim.experiments.identities import HEAD_IN_ROWS, method_identity, model_identity
 from fedsofim.experiments.journal import append, mend, read_lines
 from fedsofim.experiments.reading import read_dataset
+from fedsofim.experiments.whom import EVERY_RECORD
 from fedsofim.files import write_text
 from fedsofim.progress import progress_bar
 from fedsofim.simulation import sweep
@@ -81,6 +82,11 @@ def search_settings(
     """The best settings of every method and budget, written to `out` as a file that `compare` reads."""
     if len(experiment.datasets) != 1:
         raise InputError(f"{experiment.name} has {len(experiment.datasets)} datasets; tune one at a time")
+    if experiment.whoms != (EVERY_RECORD,):
+        raise InputError(
+            f"{experiment.name} chooses whom a run protects or who takes part; tune searches with all clients and "
+            "records, each protected by itself. Leave these keys out of the file that is tuned"
+        )
     data = read_dataset(experiment.datasets[0], folder, experiment.reading, source)
     split = held_out(experiment.partitions[0].deal(data), search)
     tuning = Tuning(experiment, search, split, Trials(out.with_suffix(".trials.jsonl")))

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import optax
 
 from fedsofim.core.door import Facts
-from fedsofim.core.method import Method, server_method
+from fedsofim.core.method import Method
 from fedsofim.core.trees import zeros
+from fedsofim.methods._local import on_local_steps
 from fedsofim.methods._steps import check_decay, check_steps, measured, scale_by_step, sign_step
 
 Rule = Literal["adam", "yogi"]
@@ -25,14 +26,14 @@ class AdaptiveState(NamedTuple):
     second: Any
 
 
-def adaptive_method(name: str, lr: Any, scale: optax.GradientTransformation) -> Method:
-    """A one-gradient method with an adaptive server step; lr None is automatic."""
+def adaptive_method(name: str, lr: Any, scale: optax.GradientTransformation, **local: Any) -> Method:
+    """Adaptive server steps on gradients, or on pseudo-gradients of K local steps; a step of None is automatic."""
     check_steps(lr=lr)
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
         return optax.chain(scale, scale_by_step(lr, lambda d: sign_step(facts, d)))
 
-    return server_method(name, measured(optimizer))
+    return on_local_steps(name, measured(optimizer), **local)
 
 
 def scale_by_adaptive(

@@ -107,7 +107,7 @@ def _reach(facts: Facts, first: Any) -> jax.Array:
 
 def variance(facts: Facts) -> jax.Array:
     """σ², as a float32 number."""
-    if not math.isfinite(facts.clip):
+    if isinstance(facts.clip, float) and not math.isfinite(facts.clip):  # one that finds itself is no float
         raise InputError("an automatic step size is in units of the clip, which is infinite here; give lr")
     return jnp.square(jnp.asarray(facts.noise_std, jnp.float32))
 

@@ -1,18 +1,26 @@
-"""DP-FedSOFIM: a second-order server step at O(d) from the momentum of already private averages. T releases.
+"""DP-FedSOFIM: a second-order server step from the momentum of already private averages. K·T releases, K = 1 as a rule.
 
 direction="momentum" is the form behind the published numbers; "gradient" is the paper's Algorithm 1. blocks="leaf"
 keeps a proxy for each array of parameters, where the paper has one for all: a network's layers are then scaled apart.
+local_steps=K makes the step on pseudo-gradients of K noisy local steps (_local.py). curvature="rank-one" is the
+paper's; "rank-k" and "kronecker" are in _curvature.py, and release nothing more. clip_quantile: a clip that finds
+itself (core/adaptive_clip.py).
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import optax
 
 from fedsofim.core.door import Facts
-from fedsofim.core.method import Method, remembered, server_method
-from fedsofim.methods._sofim import Blocks, Direction, Variant, WarmupKind, scale_by_sofim, schedule, sofim
+from fedsofim.core.method import Method, remembered
+from fedsofim.errors import InputError, one_of
+from fedsofim.methods._curvature import grafted, scale_by_kronecker, scale_by_rank_k
+from fedsofim.methods._local import on_local_steps
+from fedsofim.methods._sofim import Blocks, Direction, Variant, WarmupKind, scale_by_sofim, schedule
 from fedsofim.methods._steps import check_not_negative, check_steps, dim, measured, noted, scaled, sofim_step
+
+Curvature = Literal["rank-one", "rank-k", "kronecker"]
 
 
 @remembered
@@ -28,22 +36,25 @@ def fedsofim(
     variant: Variant = "full",
     lr_schedule: str = "constant",
     blocks: Blocks = "model",
+    local_steps: int = 1,
+    client_lr: float | None = None,
+    curvature: Curvature = "rank-one",
+    rank: int = 4,
+    clip_quantile: float | None = None,
 ) -> Method:
-    """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison; lr None is automatic."""
+    """Rank-one Fisher proxy of the private averages, inverted by Sherman-Morrison; a step of None is automatic."""
     check_steps(lr=lr)
     check_not_negative(weight_decay=weight_decay)
-    settings = {
-        "rho": rho,
-        "beta": beta,
-        "direction": direction,
-        "bias_correction": bias_correction,
-        "warmup": warmup,
-        "warmup_kind": warmup_kind,
-        "variant": variant,
-        "blocks": blocks,
-    }
-    scale_by_sofim(**settings)  # what is wrong is an error now, not inside a compiled run
+    both = {"rho": rho, "beta": beta, "direction": direction, "bias_correction": bias_correction}
+    one = {**both, "warmup": warmup, "warmup_kind": warmup_kind, "variant": variant, "blocks": blocks}
+    rank_one = scale_by_sofim(**one)  # what is wrong is an error now, not inside a compiled run
     schedule(lr_schedule, 1.0, 1)
+    _check_curvature(curvature, warmup, variant, blocks)
+
+    def curved(facts: Facts) -> optax.GradientTransformation:
+        if curvature == "rank-k":
+            return scale_by_rank_k(rank=rank, blocks=blocks, **both)
+        return scale_by_kronecker(noise_std=facts.noise_std, **both) if curvature == "kronecker" else rank_one
 
     def automatic(facts: Facts, updates: Any) -> Any:
         d = dim(updates)
@@ -54,17 +65,28 @@ def fedsofim(
         return tree.unflatten([scaled(-step, u) for step, u in zip(steps, leaves, strict=True)])
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
+        decay = optax.add_decayed_weights(weight_decay)
         if lr is not None:
-            return sofim(schedule(lr_schedule, lr, facts.rounds), weight_decay, **settings)
+            step = optax.scale_by_learning_rate(schedule(lr_schedule, lr, facts.rounds))
+            return optax.chain(curved(facts), decay, step)
         step = optax.stateless(lambda updates, params: automatic(facts, updates))
         fade = optax.scale_by_schedule(schedule(lr_schedule, 1.0, facts.rounds))
-        return optax.chain(scale_by_sofim(**settings), optax.add_decayed_weights(weight_decay), step, fade)
+        scale = rank_one if curvature == "rank-one" else grafted(curved(facts), rank_one)
+        return optax.chain(scale, decay, step, fade)
 
-    return server_method("fedsofim", measured(optimizer))
+    return on_local_steps("fedsofim", measured(optimizer), local_steps, client_lr, clip_quantile)
+
+
+def _check_curvature(curvature: str, warmup: int, variant: str, blocks: str) -> None:
+    one_of("curvature", curvature, get_args(Curvature))
+    if curvature != "rank-one" and (warmup or variant != "full"):
+        raise InputError(f"warmup and variant are forms of rank one; with curvature '{curvature}' leave them out")
+    if curvature == "kronecker" and blocks != "model":
+        raise InputError("curvature 'kronecker' is one matrix for a whole head; with it, blocks is 'model'")
 
 
 #: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
-SWEPT = ("lr", "rho", "beta", "weight_decay")
+SWEPT = ("lr", "rho", "beta", "weight_decay", "client_lr")
 
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {

@@ -1,4 +1,7 @@
-"""DP-FedYogi: Yogi on the averaged noisy gradient. T releases. The two forms are told apart in _adaptive.py."""
+"""DP-FedYogi: Yogi on the averaged noisy gradient, or on the pseudo-gradients of K local steps. K·T releases.
+
+The two forms of Yogi are told apart in _adaptive.py, pseudo-gradients are in _local.py.
+"""
 
 from fedsofim.core.method import Method, remembered
 from fedsofim.methods._adaptive import adaptive_method, scale_by_adaptive
@@ -6,15 +9,23 @@ from fedsofim.methods._adaptive import adaptive_method, scale_by_adaptive
 
 @remembered
 def fedyogi(
-    lr: float | None = None, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3, bias_corrected: bool = True
+    lr: float | None = None,
+    beta1: float = 0.9,
+    beta2: float = 0.99,
+    tau: float = 1e-3,
+    bias_corrected: bool = True,
+    local_steps: int = 1,
+    client_lr: float | None = None,
+    clip_quantile: float | None = None,
 ) -> Method:
-    """Yogi at the server; lr None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
+    """Yogi at the server; a step of None is automatic. bias_corrected=False is Reddi et al.'s form (v_0 = tau²)."""
     scale = scale_by_adaptive("yogi", beta1=beta1, beta2=beta2, tau=tau, bias_corrected=bias_corrected)
-    return adaptive_method("fedyogi", lr, scale)
+    local = {"local_steps": local_steps, "client_lr": client_lr, "clip_quantile": clip_quantile}
+    return adaptive_method("fedyogi", lr, scale, **local)
 
 
 #: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).
-SWEPT = ("lr", "beta1", "beta2", "tau")
+SWEPT = ("lr", "beta1", "beta2", "tau", "client_lr")
 
 #: Settings behind the published ResNet-20 tables, by epsilon.
 PRESETS = {

@@ -3,21 +3,25 @@
 The running sums' noise comes from a binary tree, or is independent with a schedule; what leaves at round t is
 the gradient with the change of that noise (mechanisms.py), so the server only adds up. Every record takes
 part in every round and the tree is charged for that, exactly: 6139 unit releases at T = 70, 8162 with subtree estimates
-(noise="honaker").
+(noise="honaker"). Where clients take turns, a tree or a schedule goes over the rounds in which a client is asked; under
+secure sum noise="banded" goes over all of them, and takes back in later rounds what it added in earlier ones
+(core/banded.py).
 """
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import optax
 
+from fedsofim.core.banded import Banded
 from fedsofim.core.door import Facts
 from fedsofim.core.mechanisms import Diagonal, Independent, Mischarged, Tree, tree_levels
 from fedsofim.core.method import Method, OneGradient, remembered, server_method
+from fedsofim.core.participation import times_asked
 from fedsofim.errors import InputError, unknown
 from fedsofim.methods._steps import check_steps, gradient_step, scale_by_step, with_published
 
-Noise = Literal["tree", "honaker", "diagonal"]
+Noise = Literal["tree", "honaker", "diagonal", "banded"]
 _NOTE = (
     "NOT PRIVATE AS CLAIMED: as published, T releases are charged as a tree's log2(T) levels, as if a record took "
     "part in one round only"
@@ -31,20 +35,37 @@ def ftrl(
     """Noisy running sums; lr None is automatic. restart: rounds per tree (1: independent noise)."""
     check_steps(lr=lr)
     tree = Tree(restart, honaker=noise == "honaker")
-    if noise not in ("tree", "honaker", "diagonal"):
-        raise unknown("noise", noise, ("tree", "honaker", "diagonal"))
-    if noise == "diagonal" and (as_published or restart is not None):
-        raise InputError("the diagonal schedule has no tree to restart and no published account")
+    if noise not in get_args(Noise):
+        raise unknown("noise", noise, get_args(Noise))
+    if noise in _LAID_OUT and (as_published or restart is not None):
+        raise InputError(f"{noise} noise has no tree to restart and no published account")
 
     def optimizer(facts: Facts) -> optax.GradientTransformation:
-        spread = 1.0 if noise == "diagonal" else math.sqrt(tree.spread(facts.rounds))
-        return scale_by_step(lr, lambda d: gradient_step(facts, d, noise=spread))
+        return scale_by_step(lr, lambda d: gradient_step(facts, d, noise=math.sqrt(_spread(noise, tree, facts))))
 
     layout = Independent() if restart == 1 else tree  # a tree of one round is a fresh draw
     client = OneGradient(Mischarged(Independent(), tree_levels) if as_published else layout)
-    return server_method(
-        "ftrl", optimizer, OneGradient(Diagonal) if noise == "diagonal" else client, _NOTE if as_published else ""
-    )
+    if noise in _LAID_OUT:
+        client = OneGradient(_LAID_OUT[noise])
+    return server_method("ftrl", optimizer, client, _NOTE if as_published else "")
+
+
+def _diagonal(facts: Facts) -> Diagonal:
+    return Diagonal(times_asked(facts.rounds, facts.groups))
+
+
+def _banded(facts: Facts) -> Banded:
+    return Banded(facts.rounds, facts.groups)
+
+
+_LAID_OUT = {"diagonal": _diagonal, "banded": _banded}
+
+
+def _spread(noise: Noise, tree: Tree, facts: Facts) -> float:
+    """Noise variance of the running sums over that of independent noise of the same std; each group has a tree."""
+    if noise == "banded":
+        return _banded(facts).spread(facts.rounds)
+    return 1.0 if noise == "diagonal" else tree.spread(times_asked(facts.rounds, facts.groups))
 
 
 #: Numbers that touch no price: a sweep may pass them in (simulation/sweep.py).

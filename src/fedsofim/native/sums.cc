@@ -29,13 +29,15 @@ struct Problem {
   float *out, *rest;
   int64_t blocks, size, p, settings, thetas, clients, classes;
   float clip;
-  float scale;  // of weights: a power of two, not below the largest
+  int64_t reach;  // 0, or of how many places the records with a weight are packed together: docs/clipping.md
+  float scale;    // of weights: a power of two, not below the largest
 
   int64_t d() const { return (p + 1) * classes; }
   int64_t width() const { return lanes_up(p); }
   int64_t raw() const { return classes * (width() + kLanes); }  // totals: features by class, then 16 of each bias
   int64_t tile() const { return kLanes * least(most(kTileNumbers / width() / kLanes, 1), kLanesInTile); }
-  int64_t tiles_in_block() const { return (size + tile() - 1) / tile(); }
+  int64_t span() const { return reach ? reach : tile(); }  // places that are read together
+  int64_t tiles_in_block() const { return (size + span() - 1) / span(); }
   int64_t tiles() const { return blocks * tiles_in_block(); }
   int64_t owner_of(int64_t tile) const { return owner[tile / tiles_in_block()]; }
   const float* theta_of(int64_t setting, int64_t client) const {
@@ -100,6 +102,33 @@ Tile fetch(const Problem& p, int64_t number, Bench& bench) {
   memset(bench.rows + first * p.width(), 0, 4 * (whole - first) * p.width());
   for (int64_t i = first; i < n; i++) memcpy(bench.rows + i * p.width(), p.x + (from + i) * p.p, 4 * p.p);
   return {narrow ? bench.rows : p.x + from * p.p, n, empty};
+}
+
+// How many of `places` records, from the one at `from` on, have a weight, and which: of more than kGroup not all. Without a
+// branch, which nothing could foretell; and those found are sent for.
+int64_t drawn(const Problem& p, int64_t from, int64_t places, int64_t (&found)[kGroup + 1]) {
+  int64_t n = 0;
+  for (int64_t i = from; i < from + places; i++) {
+    found[least(n, kGroup)] = i;
+    n += p.weight[i] != 0.0f;
+  }
+  for (int64_t i = 0; i < least(n, kGroup); i++)
+    for (int64_t k = 0; k < p.p; k += kLanes) __builtin_prefetch(p.x + found[i] * p.p + k);
+  return n;
+}
+
+// These records side by side on the bench. A record's arithmetic is that of its lane, the same in every lane and tile, so
+// what it is clipped to does not depend on who else was drawn, to the last bit.
+Tile packed(const Problem& p, const int64_t* records, int64_t n, Bench& bench) {
+  const int64_t whole = lanes_up(n), width = p.width();
+  memset(bench.weight, 0, 4 * whole), memset(bench.y, 0, 4 * whole);
+  const int64_t first = p.p < width ? 0 : n;  // from where on rows have padding
+  memset(bench.rows + first * width, 0, 4 * (whole - first) * width);
+  for (int64_t i = 0; i < n; i++) {
+    bench.weight[i] = p.weight[records[i]] / p.scale, bench.y[i] = p.y[records[i]];
+    memcpy(bench.rows + i * width, p.x + records[i] * p.p, 4 * p.p);
+  }
+  return {bench.rows, n, false};
 }
 
 // Where a setting's sums are on a bench.
@@ -172,6 +201,23 @@ void end_group(const Job& job, Bench& bench) {
   }
 }
 
+// Adds the drawn records of one span: as one group if they are no more than that, else of every kGroup places apart. Which
+// of the two follows from who was drawn, and changes this span's roundings only.
+void add_drawn(const Job& job, int64_t number, int64_t client, Bench& bench) {
+  const Problem& p = job.problem;
+  const int64_t block = number / p.tiles_in_block(), at = number % p.tiles_in_block() * p.reach;
+  const int64_t places = least(p.reach, p.size - at), begin = block * p.size + at;
+  int64_t found[kGroup + 1], n = drawn(p, begin, places, found);
+  const bool many = n > kGroup;
+  for (int64_t from = 0; from < places; from += many ? kGroup : places) {
+    if (many) n = drawn(p, begin + from, least(kGroup, places - from), found);
+    for (int64_t i = 0; i < n; i += p.tile()) {
+      const Tile tile = packed(p, found + i, least(p.tile(), n - i), bench);
+      add_tile(job, tile, client, i == 0, i + p.tile() >= n, bench);
+    }
+  }
+}
+
 // Writes the totals of some settings of one client where they belong, in θ's own layout.
 void write(const Job& job, const double* totals, int64_t client) {
   const Problem& p = job.problem;
@@ -197,6 +243,10 @@ int64_t run_client(const Job& job, int64_t tile, int64_t end, Bench& bench) {
   int64_t rows = 0;  // in the group so far
   memset(bench.totals, 0, 8 * job.count * p.raw());
   for (; tile < end && p.owner_of(tile) == client; tile++) {
+    if (p.reach) {
+      add_drawn(job, tile, client, bench);
+      continue;
+    }
     Tile records = fetch(p, tile, bench);
     if (records.empty) continue;
     const bool begins = rows == 0, ends = rows + records.count + p.tile() > kGroup;
@@ -254,7 +304,8 @@ void join(const Job& job) {
 bool run_slice(const XLA_FFI_CallFrame* frame, const Problem& problem, int64_t first, int64_t count) {
   const int64_t ends = 2 * count * problem.raw(), fitting = most(1, kMostPartial / ends);
   const int64_t chunks = least(most(1, problem.tiles() / kTilesInChunk), least(kChunks, fitting));
-  if ((double)(problem.tiles() / chunks + chunks) * problem.blocks * problem.size > kMostAdded) return false;
+  const int64_t groups = problem.tiles() * ((problem.reach + kGroup - 1) / kGroup + 1);  // of a chunk, at most
+  if ((double)(groups / chunks + chunks) * problem.blocks * problem.size > kMostAdded) return false;
   Job job = {problem, first, count, chunks, (double*)malloc(8 * chunks * ends), false};
   const bool fine = job.partial && on_all_threads(frame, chunks, &job) && !job.failed;
   if (fine) join(job);
@@ -276,16 +327,18 @@ float scale_of(const float* weight, int64_t n) {
 
 // Reads the operands; false where their kinds or sizes do not belong together.
 bool read(const XLA_FFI_CallFrame* frame, Problem* p) {
-  if (frame->args.size != 6 || frame->rets.size != 2) return false;
+  if (frame->args.size != 7 || frame->rets.size != 2) return false;
   XLA_FFI_Buffer* b[8];
   for (int i = 0; i < 8; i++) b[i] = i < 6 ? operand(frame, i) : result(frame, i - 6);
+  const XLA_FFI_Buffer* reach = operand(frame, 6);
   const XLA_FFI_DataType real = XLA_FFI_DataType_F32, whole = XLA_FFI_DataType_S32;
   if (!is(b[0], real, 3) || !is(b[1], whole, 2) || !is(b[2], real, 2) || !is(b[3], whole, 1) || !is(b[4], real, 4) ||
-      !is(b[5], real, 0) || !is(b[6], real, 4) || !is(b[7], real, 4))
+      !is(b[5], real, 0) || !is(reach, whole, 0) || *(int32_t*)reach->data < 0 || !is(b[6], real, 4) || !is(b[7], real, 4))
     return false;
   const int64_t *x = b[0]->dims, *theta = b[4]->dims, *out = b[6]->dims;
   *p = {(float*)b[0]->data, (float*)b[2]->data, (float*)b[4]->data, (int32_t*)b[1]->data, (int32_t*)b[3]->data,
-        (float*)b[6]->data, (float*)b[7]->data, x[0], x[1], x[2], theta[0], theta[1], out[1], theta[3], *(float*)b[5]->data, 1};
+        (float*)b[6]->data, (float*)b[7]->data, x[0], x[1], x[2], theta[0], theta[1], out[1], theta[3], *(float*)b[5]->data,
+        *(int32_t*)reach->data, 1};
   for (int i : {1, 2})
     if (b[i]->dims[0] != p->blocks || b[i]->dims[1] != p->size) return false;
   if (p->p < 1 || b[3]->dims[0] != p->blocks || (p->thetas != 1 && p->thetas != p->clients)) return false;

@@ -95,7 +95,7 @@ def metrics_of(data: Dataset, z: np.ndarray, parts: Sequence[np.ndarray] = ()) -
         groups={name: by_group(values, *judged(task, said, data.y_test)) for name, values in data.groups.items()},
         recall=dict(zip(data.class_names, recall, strict=False)),
         confusion=found,
-        clients=() if found is None else tuple(_expected(found, data.y_train[rows], data.classes) for rows in parts),
+        clients=_expected(found, data, parts) if found is not None and parts else (),
     )
 
 
@@ -121,9 +121,12 @@ def by_group(values: np.ndarray, right: np.ndarray, squared: bool = False) -> di
     return {value: (told(mine), len(mine)) for value, mine in found.items()}
 
 
-def _expected(found: np.ndarray, labels: np.ndarray, classes: int) -> float:
-    """What a client can expect: recall of each class, weighted as it has the classes."""
-    share = np.bincount(labels, minlength=classes) / max(len(labels), 1)
+def _expected(found: np.ndarray, data: Dataset, parts: Sequence[np.ndarray]) -> tuple[float, ...]:
+    """What each client can expect: recall of each class, weighted as it has the classes. All clients at once: there may
+    be a hundred thousand."""
     by_class = np.array([np.nan if r is None else r for r in recalls(found)])
-    known = np.isfinite(by_class)
-    return float(np.sum(share[known] * by_class[known]) / max(float(share[known].sum()), 1e-12))
+    known, clients = np.isfinite(by_class), len(parts)
+    whose = np.repeat(np.arange(clients), [len(rows) for rows in parts])
+    cells = whose * data.classes + data.y_train[np.concatenate(parts)]
+    counts = np.bincount(cells, minlength=clients * data.classes).reshape(clients, -1)[:, known]
+    return tuple((counts @ by_class[known] / np.maximum(counts.sum(axis=1), 1e-12)).tolist())

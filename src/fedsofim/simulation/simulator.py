@@ -1,5 +1,6 @@
 """Run a planned federation on this machine: the whole run is compiled, all clients of a round at once."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,16 +16,18 @@ from fedsofim.core.method import Method
 from fedsofim.core.models import Model, evaluate
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
-from fedsofim.core.pooled import noise_gain, pool
+from fedsofim.core.pooled import noise_gain, pool, whose
+from fedsofim.core.programs import upload_shapes
 from fedsofim.core.records import Records, in_blocks
 from fedsofim.core.round import Rules, ask_each, federated_round
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
 from fedsofim.progress import SILENT, Progress
-from fedsofim.simulation.turns import in_groups
+from fedsofim.simulation.turns import in_groups, in_pieces
 from fedsofim.tasks import Task
 
 _ROUNDS_A_CALL = 10  # of the compiled program; between calls there is progress to show, and Ctrl-C works
+_NUMBERS = 2**25  # of all clients' uploads side by side, at most
 # Added to the number of clients: a one-shot phase's key, apart from every client's. Any numbers would do; published
 # results were drawn with these.
 _STREAM = {Phase.SETUP: 64, Phase.MOMENTS: 128, Phase.SCALES: 192}
@@ -138,13 +141,15 @@ def cohort_of(plan: Plan, split: Split, key: jax.Array, pooled: bool, laid: Reco
     stds = plan.stds_by_site(Phase.ROUND)
     if len(plan.members) > 1:
         return in_groups(plan, split, key, pooled)
+    laid = layout(plan, split, pooled) if laid is None else laid
     return Cohort(
-        records=layout(plan, split, pooled) if laid is None else laid,
-        sizes=_float32([1.0] if pooled else plan.sizes),
+        records=laid,
+        sizes=_float32(plan.attendance * np.asarray([1.0] if pooled else plan.sizes)),  # in expectation
         weights=_float32(plan.client_weights),
         stds=_float32(stds * plan.noise_gain if pooled else stds),
         noise_std=_float32(plan.noise_std),
         key=key,
+        whose=jax.device_put(whose(plan.sizes, laid)) if pooled and plan.attendance < 1 else None,
     )
 
 
@@ -204,17 +209,18 @@ def ask_once(plan: Plan, phase: Phase, split: Split, params: Any, key: jax.Array
     """The weighted mean of the uploads of a phase that happens once, before the rounds.
 
     Every client draws noise of its own; where the clients share it, each has so much less that the mean's is right.
+    Where all uploads at once would not fit, some clients after others.
     """
+    program, key = plan.programs[phase], jax.random.fold_in(key, len(plan.sizes) + _STREAM[phase])
     share = plan.gain(phase) / noise_gain(plan.factors, shared=False)
-    cohort = Cohort(
-        records=layout(plan, split, pooled=False),
-        sizes=_float32(plan.sizes),
-        weights=_float32(plan.client_weights),
-        stds=_float32(plan.stds_by_site(phase) * share),
-        noise_std=_float32(plan.noise_std),
-        key=jax.random.fold_in(key, len(plan.sizes) + _STREAM[phase]),
-    )
-    return _ask_once(plan.programs[phase], cohort, params)
+    fixed: dict[str, Any] = {"stds": _float32(plan.stds_by_site(phase) * share), "noise_std": _float32(plan.noise_std)}
+    numbers = sum(math.prod(s.shape) for s in jax.tree.leaves(upload_shapes(program)))
+    pieces = in_pieces(split, plan.sizes, plan.client_weights, at_once=max(1, _NUMBERS // numbers))
+    if len(pieces) == 1:
+        return _ask_once(program, Cohort(**pieces[0], **fixed, key=key), params)
+    keys = [jax.random.fold_in(key, number) for number in range(len(pieces))]
+    means = [_ask_once(program, Cohort(**p, **fixed, key=k), params) for p, k in zip(pieces, keys, strict=True)]
+    return jax.tree.map(lambda *parts: sum(parts), *means)
 
 
 @partial(jax.jit, static_argnums=0)

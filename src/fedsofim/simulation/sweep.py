@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim import methods
+from fedsofim.core.adaptive_clip import AdaptiveGradient
 from fedsofim.core.budget import Budget
 from fedsofim.core.clipped_sums import fused
 from fedsofim.core.cohort import Carry, Cohort
@@ -96,11 +98,16 @@ def _sweepable(factory: Callable[..., Method], fixed: tuple[tuple[str, Any], ...
         return state[0], setup.server(mean, state[1])
 
     return plain._replace(
-        client=plain.client if can_pool(plain) else client,
+        client=_inside(plain.client) if can_pool(plain) else client,
         server=server,
         init=Begin(build, len(numbers)),
         setup=None if plain.setup is None else Setup(plain.setup.client, one_shot),
     )
+
+
+def _inside(client: Any) -> Any:
+    """A client that reads no numbers; what it reads of the server's state is beside them."""
+    return replace(client, state_of=itemgetter(1)) if type(client) is AdaptiveGradient else client
 
 
 def _without_numbers(build: Callable[[Any], Method], count: int) -> Method:

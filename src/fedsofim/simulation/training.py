@@ -42,6 +42,7 @@ def train(
     preparation: Sequence[Step] | None = None,
     participants: int | None = None,
     batch_rate: float = 1.0,
+    client_rate: float = 1.0,
     seed: int = 0,
     every: int = 1,
     progress: Progress = SILENT,
@@ -64,7 +65,7 @@ def train(
     if not callable(getattr(progress, "at", None)):
         raise InputError(f"progress is {progress!r}; expected a fs.Progress, as fs.progress_bar gives one")
     given = Given(method=method, rounds=rounds, clip=clip, weights=weights, model=model, preparation=preparation,
-                  participants=participants, batch_rate=batch_rate)  # fmt: skip
+                  participants=participants, batch_rate=batch_rate, client_rate=client_rate)  # fmt: skip
     plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given, min_clients=min_clients)
     began = time.perf_counter()
     seen, made = prepare(plan, split, seed)
@@ -98,6 +99,7 @@ class Given:
     preparation: Sequence[Step] | None = None
     participants: int | None = None
     batch_rate: float = 1.0
+    client_rate: float = 1.0
 
 
 def planned(
@@ -122,6 +124,7 @@ def planned(
         preparation=run.preparation,
         participants=given.participants,
         batch_rate=given.batch_rate,
+        client_rate=given.client_rate,
         min_clients=min_clients,
     )
     return plan, chosen
@@ -155,6 +158,7 @@ class Rest(TypedDict, total=False):
     preparation: Sequence[Step]
     participants: int | None
     batch_rate: float
+    client_rate: float
     min_clients: int | None
 
 

@@ -1,6 +1,8 @@
-"""Groups of clients that take turns (core/participation.py), laid out so that a round reads one of them."""
+"""Clients laid out some at a time: groups that take turns (core/participation.py), of which a round reads one, and
+pieces that are asked one after another where all uploads at once would not fit."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,12 +32,38 @@ def in_groups(plan: Plan, split: Split, key: jax.Array, pooled: bool) -> Cohort:
         sizes=_device([[1.0]] * len(gains) if pooled else [_filled(s, most, 1.0) for s in sizes]),
         weights=_device([_filled(w, most, 0.0) for w in plan.group_weights]),
         stds=_device([stds * g for g in gains]),
-        noise_std=_device([plan.sum_std * g / plan.batch_rate for g in plan.group_gains]),
+        noise_std=_device([plan.sum_std * g / plan.expected for g in plan.group_gains]),
         key=key,
     )
 
 
-def _device(rows: Sequence) -> jax.Array:
+def in_pieces(split: Split, sizes: Sequence[int], weights: np.ndarray, at_once: int) -> list[dict[str, Any]]:
+    """Records, sizes and weights of so many clients at a time, all of one shape; what is missing in the last counts
+    nothing."""
+    x, y, parts = split.laid()
+    if len(sizes) <= at_once:
+        whole = {"sizes": _device(sizes), "weights": _device(weights)}
+        return [{"records": jax.device_put(in_blocks(x, y, parts)), **whole}]
+    block, found = block_size(split.units), []
+    cuts = range(0, len(sizes), at_once)
+    blocks = max(sum(-(-n // block) for n in sizes[first : first + at_once]) for first in cuts)
+    for first in cuts:
+        mine = slice(first, first + at_once)
+        records = in_blocks(x, y, parts[mine], block)
+        missing = blocks - len(records.owner)
+        features, labels, weight = (np.pad(a, [(0, missing)] + [(0, 0)] * (a.ndim - 1)) for a in records[:3])
+        padded = Records(features, labels, weight, np.pad(records.owner, (0, missing), mode="edge"))
+        found.append(
+            {
+                "records": jax.device_put(padded),
+                "sizes": _device(_filled(np.asarray(sizes[mine]), at_once, 1.0)),
+                "weights": _device(_filled(weights[mine], at_once, 0.0)),
+            }
+        )
+    return found
+
+
+def _device(rows: Any) -> jax.Array:
     return jax.device_put(np.asarray(rows, np.float32))
 
 

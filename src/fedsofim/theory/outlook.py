@@ -33,6 +33,7 @@ from fedsofim.core.summary import privacy_summary
 from fedsofim.core.units import APART
 from fedsofim.errors import InputError
 from fedsofim.methods import make
+from fedsofim.protection import Unit
 from fedsofim.recipes import Choices, Situation, choose
 from fedsofim.theory.buffer import noise_left
 from fedsofim.theory.cells import Cell, Expectation, expectations, loudness
@@ -137,10 +138,10 @@ def expected_summary(expected: Sequence[Expectation]) -> dict[str, Any]:
 
 
 def outlook_of(
-    situation: Situation, cells: Sequence[Cell], recipe: str = "auto", model: Model | None = None
+    situation: Situation, cells: Sequence[Cell], recipe: str = "auto", model: Model | None = None, unit: Unit = "record"
 ) -> Outlook:
-    """What to expect of a situation. Shapes and sizes only. `model` is one that is not the linear one, of which alone
-    accuracy was measured in cells."""
+    """What to expect of a situation. Shapes and sizes only. `model`: one that is not the linear one. `unit`: whom
+    epsilon protects; sizes count these. Accuracy was measured of the linear model, where records are protected."""
     if not situation.budget.private:
         raise InputError("without privacy there is no noise to plan for; give an epsilon")
     chosen = choose(recipe, situation)
@@ -156,8 +157,10 @@ def outlook_of(
         trust=situation.trust,
         weights=chosen.weights,
         preparation=chosen.preparation,
+        unit=unit,
+        places=None if unit == "record" else 2,  # how many records of one count changes no price
     )
-    expected = tuple(expectations(situation, cells)) if model is None else ()
+    expected = tuple(expectations(situation, cells)) if model is None and unit == "record" else ()
     return Outlook(situation=situation, chosen=chosen, plan=plan, expected=expected)
 
 
@@ -218,13 +221,24 @@ class Planned:
 
 
 def planned(
-    situation: Situation, cells: Sequence[Cell], ceiling: float | None = None, model: Model | None = None
+    situation: Situation,
+    cells: Sequence[Cell],
+    ceiling: float | None = None,
+    model: Model | None = None,
+    unit: Unit = "record",
 ) -> Planned:
-    """Everything `fedsofim plan` says."""
+    """Everything `fedsofim plan` says. Whole clients can be protected under secure sum only."""
     if model is not None:
         situation = replace(situation, head=False, takes=model.takes)
-    modes = tuple(outlook_of(replace(situation, trust=t), cells, model=model) for t in get_args(Trust))
-    changes = {name: outlook_of(s, cells, model=model) for name, s in alternatives(situation).items()}
+    situation = replace(situation, trust="secure-sum") if unit == "client" else situation
+
+    def outlook(of: Situation) -> Outlook:
+        return outlook_of(of, cells, model=model, unit=unit)
+
+    trusts = ("secure-sum",) if unit == "client" else get_args(Trust)
+    modes = tuple(outlook(replace(situation, trust=t)) for t in trusts)
+    others = {name: s for name, s in alternatives(situation).items() if s.trust in trusts}
+    changes = {name: outlook(s) for name, s in others.items() if unit != "client" or name != "records x 4"}
     largest, width = max(situation.sizes), modes[0].plan.shape[0] + 1
     seconds = products_seconds(largest, width, situation.classes) if model is None else None
     return Planned(modes=modes, changes=changes, seconds=seconds, ceiling=ceiling)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedsofim.core.budget import WITHOUT
 from fedsofim.core.budget import in_words as budget_in_words
+from fedsofim.core.gaussian import epsilon_of
 from fedsofim.protection import PROTECTED
 from fedsofim.tasks import LABELS, NUMBERS
 from fedsofim.trained.measures import SAID, in_words
@@ -22,9 +23,10 @@ def _lines(model: "Trained", training: Mapping[str, Any], privacy: Mapping[str, 
     yield "# Model card"
     yield ""
     yield f"- What it does: {_does(model)}, from {_inputs(model)}"
+    records = f"{training.get('records', 'unknown many')} training {_counted(privacy)}"
     yield (
-        f"- Data: {training.get('data', 'unknown')}, {training.get('records', 'unknown many')} training records at "
-        f"{training.get('clients', 'unknown many')} clients ({training.get('partition', 'as given')})"
+        f"- Data: {training.get('data', 'unknown')}, {records} at {training.get('clients', 'unknown many')} clients "
+        f"({training.get('partition', 'as given')})"
     )
     made = model.facts.get("versions", {}).get("fedsofim", "of an unknown version")
     yield (
@@ -97,6 +99,11 @@ def _whom(privacy: Mapping[str, Any]) -> str:
     return str(privacy.get("protects", PROTECTED["record"]))
 
 
+def _counted(privacy: Mapping[str, Any]) -> str:
+    """What sizes are numbers of: how many records a person has is nobody's business."""
+    return f"{next(unit for unit, words in PROTECTED.items() if words == _whom(privacy))}s"
+
+
 def _where(privacy: Mapping[str, Any]) -> str:
     return " of any one client" if _whom(privacy) == PROTECTED["record"] else ""
 
@@ -120,18 +127,27 @@ def _protected(privacy: Mapping[str, Any]) -> Iterator[str]:
 
 def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
     """What is not protected."""
-    yield f"- Not protected: each client's number of records, the names of the columns, the schema, {_public(model)}"
+    sizes = f"each client's number of {_counted(privacy)}"
+    yield f"- Not protected: {sizes}, the names of the columns, the schema, {_public(model)}"
     yield f"- Not protected: the test records; the {_number(model)} above was computed from them without noise"
     of_records = _whom(privacy) == PROTECTED["record"]
     if model.schema is not None and model.schema.person is not None and of_records:
         yield (
             f"- Not protected as a whole: a person with several records ('{model.schema.person.name}'); the promise is "
-            "for each record, and grows with their number"
+            f"for each record, and grows with their number{_for_several(privacy)}"
         )
     if model.schema is not None and model.schema.leaks:
         said = [f"{' and '.join(what)} of {column}" for column, what in model.schema.leaks.items()]
         yield f"- Read off the training records, which epsilon does not cover: {_listed(said)}"
     yield "- Not covered: what was tried before this run on the same records, such as a search for settings"
+
+
+def _for_several(privacy: Mapping[str, Any]) -> str:
+    """What the ledger says of a person with some records (core/group.py)."""
+    if privacy.get("mu") is None:
+        return ""
+    found = [f"epsilon {epsilon_of(k * privacy['mu'], privacy['delta']):.3g} with {k}" for k in (2, 5, 10)]
+    return f": {', '.join(found)}"
 
 
 def _public(model: "Trained") -> str:

@@ -1,5 +1,7 @@
 """What does not end a node: a policy that is being edited, a full disk, a worker that cannot be started."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from fedsofim.deploy.flower import node_loop
 from fedsofim.deploy.flower.fleet import Letter
 from fedsofim.deploy.flower.node_loop import NodeLoop, Worker
 from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.processes import free_port, wait_for
 
 
 class Looks:
@@ -76,12 +79,13 @@ def test_a_worker_that_cannot_be_started_is_an_answer_in_words(monkeypatch):
         Worker({}).ask(Letter(None, "x", {}), 1, 5.0, lambda: None)  # type: ignore[arg-type]
 
 
-def test_a_node_looks_first_when_half_of_the_usual_time_has_passed(nodes: list[Policy], tmp_path: Path, monkeypatch):
+def test_a_node_looks_first_when_most_of_the_usual_time_has_passed(nodes: list[Policy], tmp_path: Path, monkeypatch):
     """Each look is work for the SuperLink; the first ones after an answer would find nothing."""
     clock, fleet, looks = FakeClock(), Looks(), list[float]()
     monkeypatch.setattr(node_loop, "time", clock)
     fleet.loop = loop = NodeLoop(fleet, nodes[0].data.parent / "policy.toml", tmp_path, "h:1")  # type: ignore[arg-type]
-    fleet.node, loop.gap = 5, 1.4  # type: ignore[assignment]
+    fleet.node = 5  # type: ignore[assignment]
+    loop.gaps.extend([1.0, 3.0])  # the shorter one counts: a question within a round follows sooner than a round
 
     def look(most: int) -> None:
         looks.append(round(clock.now, 2))
@@ -90,4 +94,34 @@ def test_a_node_looks_first_when_half_of_the_usual_time_has_passed(nodes: list[P
     monkeypatch.setattr(fleet, "fetch", look)
     monkeypatch.setattr(loop, "_beat", lambda: None)
     loop.run()
-    assert looks == [0.0, 0.7, 0.8, 0.9]
+    assert looks == [0.0, 0.6, 0.66, 0.73]
+
+
+def running_in(folder: Path) -> list[str]:
+    """Command lines of processes that name the folder."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        found += [line.replace(b"\0", b" ").decode()] if str(folder).encode() in line else []
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_kill_9_of_the_command_leaves_nothing_running(nodes: list[Policy], tmp_path: Path):
+    """The command itself, as an operator types it: it had been a parent of three, which went on answering."""
+    policy, work = nodes[0].data.parent / "policy.toml", tmp_path / "work"
+    where = ["--superlink", f"127.0.0.1:{free_port()}", "--insecure"]  # nobody is there, and the node waits for them
+    with (tmp_path / "log").open("wb") as log:
+        node = subprocess.Popen(
+            [sys.executable, "-m", "fedsofim", "node", "--policy", str(policy), *where, "--work", str(work)],
+            stdout=log, stderr=log,
+        )  # fmt: skip
+    wait_for(lambda: "cannot be reached" in (tmp_path / "log").read_text() or node.poll() is not None, 60, "its start")
+    assert len(running_in(work)) == 1, (tmp_path / "log").read_text()
+    node.kill()
+    node.wait()
+    assert running_in(work) == []

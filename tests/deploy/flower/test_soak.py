@@ -12,10 +12,15 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
+from fake_grid import FakeClock, FakeGrid, numbered
+from fedsofim.deploy.checkpoint import CHECKPOINT, restore
+from fedsofim.deploy.lines import epsilon_of_lines
 from fedsofim.deploy.policy import Policy
-from nodes import make_nodes
+from node_sums import order_of_five, summing_nodes
+from nodes import SMALL, make_nodes
 from soak_invariants import broken_by_job, broken_by_uploads, broken_in_ledger, broken_on_the_way, rows_in
 from soaked import Soaked, soaked
+from strategies import strategy
 
 JOBS = (
     {"recipe": "paper", "method": "fedgd", "epsilon": 0.5, "rounds": 4, "clients": 3, "min-clients": 2},
@@ -113,3 +118,16 @@ def test_a_short_ledger_is_noticed(sites: list[Policy], soak: Soaked, copy: Poli
 @pytest.mark.slow
 def test_a_ledger_over_its_cap_is_noticed(sites: list[Policy], soak: Soaked):
     assert "above the cap" in broken_in_ledger(replace(sites[0], epsilon=0.1))[0]
+
+
+@pytest.mark.slow
+def test_the_price_of_a_secure_sum_is_each_clients_own(tmp_path: Path):
+    """A larger site counts for less of each record and pays less; the judge had called its ledger short."""
+    sites = summing_nodes(tmp_path / "nodes", trusted=3, data=SMALL)
+    strategy(tmp_path, order_of_five(clients=3), clock=FakeClock()).start(FakeGrid(numbered(sites)))
+    now, by_name = restore(tmp_path / "job" / CHECKPOINT), {policy.name: policy for policy in sites}
+    paid = [epsilon_of_lines([line for _, line in policy.account.entries()], now.plan.delta) for policy in sites]
+    assert now.plan.sizes[0] != max(now.plan.sizes) and max(paid) - min(paid) > 0.1 * max(paid)
+    assert broken_by_job(now, by_name) == []
+    dearer = replace(now, order=replace(now.order, epsilon=2 * now.order.epsilon))
+    assert len([text for text in broken_by_job(dearer, by_name) if "its ledger says" in text]) == 3

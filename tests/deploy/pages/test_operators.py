@@ -146,7 +146,7 @@ def test_whatever_a_stranger_writes_is_shown_and_changes_no_element(tmp_path: Pa
     plain = html_of(watched(make_watched(tmp_path / "a")).view(), "node", "t")
     hostile = html_of(watched(make_hostile(tmp_path / "b")).view(), "node", "t")
     assert Marks(hostile).found == Marks(plain).found
-    rows = 2 * len(HOSTILE) * 8 + len(HOSTILE) * 8  # requests and refusals; jobs: a row and seven cells each
+    rows = 2 * len(HOSTILE) * 8 + len(HOSTILE) * 9  # requests and refusals; jobs: a row and eight cells each
     assert Marks(hostile).count == Marks(plain).count + rows
     for text in HOSTILE:
         assert text in Marks(hostile).text

@@ -4,9 +4,10 @@ Messages are fetched and answers sent; the code that a server ships with its app
 reach the SuperLink is an `Unreachable` with a reason, and the caller decides how long to try again.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,12 +33,12 @@ from flwr.proto.message_pb2 import (
 )
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.error import FlowerError
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import generate_key_pairs, public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from fedsofim.deploy.flower.parts import known, missing
 from fedsofim.errors import InputError
 
 HEARTBEAT = 10.0  # seconds that Flower is told, the least it takes: a node that is silent for twice that is away
@@ -89,6 +90,8 @@ class Fleet:
     public_key: bytes
     registers: bool  # without a key of its own a node makes itself known
     node: Node | None = None
+    received: dict[int, str] = field(default_factory=dict)  # by run, what came last
+    settled: list[tuple[int, str]] = field(default_factory=list)  # run and id of what the SuperLink may forget
 
     @staticmethod
     def at(address: str, certificates: Path | None, key: Path | None) -> "Fleet":
@@ -131,18 +134,30 @@ class Fleet:
         if not found.messages_list:
             return None
         head, tree = found.messages_list[0], found.message_object_trees[0]
-        contents, left = {}, most
-        for part in iterate_object_tree(tree):
-            contents[part.object_id] = content = self._part(head.metadata.run_id, part.object_id)
+        contents, left = known(head, tree), most
+        for name in missing(tree, contents):
+            contents[name] = content = self._part(head.metadata.run_id, name)
             left -= len(content)
             if left < 0:
                 contents = {}
                 break
-        confirm = ConfirmMessageReceivedRequest(
-            node=self.node, run_id=head.metadata.run_id, message_object_id=tree.object_id
-        )
-        _call(self.client.ConfirmMessageReceived, confirm)
+        self._note(head.metadata.run_id, tree.object_id)
         return Letter(head, tree.object_id, contents)
+
+    def _note(self, run: int, name: str) -> None:
+        """A message can be answered before its sender has pushed the parts that nobody needs, and what is confirmed is
+        deleted under its hands. Who sends the next one has done with the last."""
+        if run in self.received:
+            self.settled.append((run, self.received.pop(run)))
+        self.received[run] = name
+
+    def confirm(self) -> None:
+        """Tell the SuperLink what it need not keep any longer; after the answer, for which somebody waits."""
+        while self.settled:
+            run, name = self.settled.pop()
+            request = ConfirmMessageReceivedRequest(node=self.node, run_id=run, message_object_id=name)
+            with contextlib.suppress(Gone):  # its run has ended, and everything with it
+                _call(self.client.ConfirmMessageReceived, request)
 
     def _part(self, run: int, name: str) -> bytes:
         """A message is announced before all of it has come: what is still missing is waited for, a while."""

@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
 from fedsofim.core.phase import Phase
+from fedsofim.deploy.flower.parts import FACTS
 from fedsofim.deploy.sane import check_plain
 from fedsofim.deploy.wire import Arrays, Job, Request
 from fedsofim.errors import InputError
@@ -132,15 +133,15 @@ def _content(facts: Mapping[str, Any], arrays: Arrays) -> RecordDict:
     whole = {name: np.asarray(a) for name, a in arrays.items()}
     if sum(a.nbytes for a in whole.values()) > _SMALL:
         large = ArrayRecord({name: Array(a) for name, a in whole.items()})
-        return RecordDict({"facts": ConfigRecord({"json": json.dumps(facts)}), "arrays": large})
+        return RecordDict({FACTS: ConfigRecord({"json": json.dumps(facts)}), "arrays": large})
     forms = json.dumps({name: [a.dtype.str, a.shape] for name, a in whole.items()})
     small: dict[str, Any] = {f"array {name}": a.tobytes() for name, a in whole.items()}
-    return RecordDict({"facts": ConfigRecord({"json": json.dumps(facts), "forms": forms, **small})})
+    return RecordDict({FACTS: ConfigRecord({"json": json.dumps(facts), "forms": forms, **small})})
 
 
 def _opened(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
     try:
-        record = content.config_records["facts"]
+        record = content.config_records[FACTS]
         facts = json.loads(str(record["json"]))
         if "arrays" in content:
             arrays = {str(name): array.numpy() for name, array in content.array_records["arrays"].items()}

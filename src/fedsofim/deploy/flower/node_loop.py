@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,9 @@ from fedsofim.deploy.stopping import SAID, stopped_since
 from fedsofim.errors import InputError
 from fedsofim.files import write_text
 
-_QUICK, _IDLE = 0.1, 1.0  # seconds between looks for a message, at least and at most
+_QUICK, _IDLE = 0.05, 1.0  # seconds between looks for a message, at least and at most
+_RHYTHM = 0.6  # of the shortest of the last gaps between an answer and the next question: before that nobody looks
+_WAKES = 0.1  # seconds after which a node that was told to stop notices, at most
 _SHARE = 0.1  # of the time since the last message that passes between looks: a node is late by no more than that
 _LATELY = 60.0  # seconds after a message in which the next one is expected; then the worker is let go
 _AGAIN = 1.0  # seconds before a SuperLink that is away is tried again
@@ -57,7 +60,7 @@ class Worker:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
             put(process.stdin, {"top": letter.top, "node": node}, letter.contents)
-            while not select.select([process.stdout], [], [], _QUICK)[0]:
+            while not select.select([process.stdout], [], [], _WAKES)[0]:
                 meanwhile()
                 if time.monotonic() > end:
                     raise ChildProcessError(f"it took more than {seconds:g} s, the most that this node's policy allows")
@@ -95,7 +98,7 @@ class NodeLoop:
         self.trouble = ""
         self.beaten = 0.0
         self.asked = time.monotonic()
-        self.gap = 0.0  # seconds between the last answer and the question after it: rounds have a rhythm
+        self.gaps = deque[float](maxlen=4)  # seconds from the last answers to the questions after them
 
     def run(self) -> None:
         """Until told to stop."""
@@ -144,14 +147,20 @@ class NodeLoop:
         work, answers = policy.work, stopped_since(policy.ledger) is None
         letter = self.fleet.fetch(work.message_mb * 1_000_000 + 2_000_000)
         if letter is None:
-            since = time.monotonic() - self.asked
-            if since > _LATELY:
+            if time.monotonic() - self.asked > _LATELY:
                 self.worker.stop()
-            self._pause(min(_IDLE, max(_QUICK, _SHARE * since, self.gap / 2 - since)))
+            self._pause(self._until_next())
             return
-        self.gap = time.monotonic() - self.asked
+        self.gaps.append(time.monotonic() - self.asked)
         self._send(self._answer(letter, work.seconds), _failed(letter, SAID), policy.ledger if answers else None)
         self.asked = time.monotonic()
+        self.fleet.confirm()
+        self._pause(self._until_next())
+
+    def _until_next(self) -> float:
+        """Seconds until the next look: rounds have a rhythm, and a look too early takes the SuperLink's time."""
+        since = time.monotonic() - self.asked
+        return min(_IDLE, max(_QUICK, _SHARE * since, _RHYTHM * min(self.gaps, default=0.0) - since))
 
     def _answer(self, letter: Letter, seconds: float) -> Answer:
         assert self.fleet.node is not None
@@ -184,7 +193,7 @@ class NodeLoop:
     def _pause(self, seconds: float) -> None:
         end = time.monotonic() + seconds
         while not self.stopping and time.monotonic() < end:
-            time.sleep(min(_QUICK, seconds))
+            time.sleep(max(0.0, min(_WAKES, end - time.monotonic())))
 
     def _tell(self, text: str) -> None:
         """For the operator, once."""

@@ -25,11 +25,13 @@ from typing import Protocol
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from fedsofim.deploy.flower.messages import ASK, Reply, again, holding_message, opened, what_of
+from fedsofim.deploy.flower.arrivals import Arrivals
+from fedsofim.deploy.flower.messages import ASK, Reply, again, holding_message, what_of
 from fedsofim.deploy.holding import Holding
 
 _LOG = getLogger("flwr")
-_POLL, _SHARE, _POLL_MOST = 0.1, 0.1, 1.0  # between looks for answers: a share of the seconds waited, within bounds
+_POLL, _SHARE, _POLL_MOST = 0.05, 0.1, 1.0  # between looks for answers: a share of the seconds waited, within bounds
+_RHYTHM = 0.6  # of the time that a question's first answer took last: before that nobody looks
 _LATE = 10.0  # seconds after which a node that has not answered is asked whether it still holds the question
 _MOMENT = 5.0  # seconds that those who are late have when enough have answered
 _FORGET = 300.0  # seconds after which that question counts as lost itself, and is asked again
@@ -45,13 +47,17 @@ class Clock(Protocol):
     def sleep(self, seconds: float, /) -> None: ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class Post:
-    """A grid, and which instance of each node was met last."""
+    """A grid, which instance of each node was met last, and how long the first answer to each kind of question took."""
 
     grid: Grid
     clock: Clock = time
     instances: dict[int, str] = field(default_factory=dict)
+    paces: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.arrivals = Arrivals(self.grid)
 
     def exchange(
         self, messages: Sequence[Message], timeout: float, enough: int | None = None, moment: float | None = _MOMENT
@@ -66,10 +72,14 @@ class Post:
         waiting, probes, asked_at = self._push(messages), dict[str, int](), self.clock.monotonic()
         instances, end, look = dict(self.instances), self._in(timeout), self._in(_LATE)
         began, answers, doubts = self.clock.monotonic(), 0, Counter[int]()
-        over = False
+        over, kind = False, what_of(messages[0]) if messages else ""
+        self.arrivals.confirm()  # nodes have just begun to work
+        self.clock.sleep(min(_POLL_MOST, timeout, _RHYTHM * self.paces.get(kind, 0.0)))
         while waiting and not over:
             over = self.clock.monotonic() >= end  # then what has come by now still counts
             came = self._pull([*waiting, *probes])
+            if came and len(waiting) == len(asked):
+                self.paces[kind] = self.clock.monotonic() - began
             for number in came.keys() & waiting.keys():
                 node = waiting.pop(number)
                 replies[node] = self._met(node, came[number])
@@ -110,7 +120,7 @@ class Post:
 
     def _pull(self, numbers: Iterable[str]) -> dict[str, Reply]:
         """What came, by the number of the message it answers: an error's own source is not the node that failed."""
-        return {m.metadata.reply_to_message_id: opened(m) for m in self.grid.pull_messages(numbers)}
+        return self.arrivals.pull(numbers)
 
     def _met(self, node: int, reply: Reply) -> Reply:
         """Notes which instance of the node said it."""

@@ -35,6 +35,7 @@ from fedsofim.deploy.pages.view import (
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.stopping import lift, stop, stopped_since
 from fedsofim.errors import InputError
+from fedsofim.protection import PROTECTED
 
 SHOWN = 200  # requests, and as many jobs
 _EASE = 20.0  # a look that took a second is not taken again for so many: the node's work comes first
@@ -148,6 +149,7 @@ def _gauge(policy: Policy | None, spent: float | None) -> Gauge:
 
 def _figures(policy: Policy, look: Look) -> tuple[Figure, ...]:
     return (
+        Figure("protects", "protects", PROTECTED[policy.unit]),
         Figure("requests", "charged requests", f"{look.requests:,}"),
         Figure("delta", "delta", short(policy.delta)),
         Figure("multiplier", "least noise multiplier", f"{policy.smallest_multiplier:g}"),
@@ -231,7 +233,14 @@ def _jobs(look: Look, delta: float) -> Table:
         name="jobs",
         title="Jobs",
         columns=columns(
-            "Job", "Method", "Trust", "number: Clients", "number: Rounds planned", "number: Requests", "number: Price ε"
+            "Job",
+            "Method",
+            "Trust",
+            "Protects",
+            "number: Clients",
+            "number: Rounds planned",
+            "number: Requests",
+            "number: Price ε",
         ),
         rows=tuple(_job(job, delta) for job in look.jobs),
         note="Each job's epsilon by itself, at this node's delta.",
@@ -240,7 +249,7 @@ def _jobs(look: Look, delta: float) -> Table:
 
 
 def _job(job: JobSeen, delta: float) -> tuple[Cell, ...]:
-    named = [words(job.terms.get(name, NONE)) for name in ("method", "trust", "clients", "rounds")]
+    named = [words(job.terms.get(name, NONE)) for name in ("method", "trust", "unit", "clients", "rounds")]
     price = epsilon_up(price_of(job.lines, delta))
     return (brief(job.job), *map(Cell, named), Cell(f"{job.requests:,}"), Cell(price))
 

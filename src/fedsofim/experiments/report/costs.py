@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from fedsofim.experiments.report.accuracy import footnotes, marked
 from fedsofim.experiments.report.results import Result, Results
 from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, text
+from fedsofim.protection import PROTECTED
 
 
 def ledger_table(results: Results) -> Table:
@@ -16,7 +17,8 @@ def ledger_table(results: Results) -> Table:
             rows.append(
                 (text(run.dataset), budget_cell(run.epsilon), text(marked(results, run.method)), text(site["what"]),
                  Cell(str(releases), releases), number(site["sensitivity"], 3), number(site["multiplier"], 3),
-                 budget_cell(run.spent, digits=4), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]))
+                 budget_cell(run.spent, digits=4), text(f"{run.privacy['delta']:g}"), text(run.privacy["trust"]),
+                 text(run.privacy.get("protects", PROTECTED["record"])))
             )  # fmt: skip
     columns = (
         "data",
@@ -29,6 +31,7 @@ def ledger_table(results: Results) -> Table:
         "ε spent",
         "δ",
         "trust",
+        "protects",
     )
     return Table(
         "ledger",
