@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 Command = tuple[str, ...]
 PAPER, RECIPE = "experiments", "experiments/recipe"
+UNITS = ("units-clients", "units-persons-2", "units-persons-5", "units-persons-10")
 # 900 runs of the paper's grids took eight minutes on two cores (docs/results/README.md); recipe runs have five seeds
 MINUTES_A_RUN = 8 / 900
 
@@ -77,6 +78,21 @@ RESULTS: tuple[Result, ...] = (
          ("fedsofim", "compare", "experiments/models-fashion-linear.toml", "--out", "{runs}/models-fashion-linear")),
         ("docs/models.md",), ("experiments/models-fashion-mlp.toml", "experiments/models-fashion-linear.toml"),
         minutes=10, by_hand="the table, from runs.jsonl",
+    ),
+    Result(
+        "units", "what protecting a record, a person or a client costs, in docs/protection.md",
+        (*(("fedsofim", "compare", f"experiments/units/{name}.toml", "--out", f"{{runs}}/{name}") for name in UNITS),
+         ("python", "experiments/units/table.py", "{runs}", "docs/results/units")),
+        ("docs/results/units", "docs/protection.md"), tuple(f"experiments/units/{name}.toml" for name in UNITS),
+    ),
+    Result(
+        "curvature-fashion", "curvatures and local steps inside the recipe's preparation",
+        (("fedsofim", "tune", "experiments/tune-curvature-fashion.toml", "--strategy", "grid", "--out",
+          "{runs}/curvature-fashion.toml"),
+         ("fedsofim", "compare", "experiments/local-steps-fashion.toml", "--out", "{runs}/local-steps-fashion")),
+        ("docs/results/curvature-fashion",),
+        ("experiments/tune-curvature-fashion.toml", "experiments/local-steps-fashion.toml"),
+        by_hand="its README.md and trials.csv, from the journal of trials",
     ),
     *(
         grid(f"paper-{data}-{what}", f"{PAPER}/paper-{data}-{what}.toml", runs)

@@ -104,7 +104,7 @@ def test_a_file_that_must_state_its_version_and_does_not_is_refused(tmp_path: Pa
 @pytest.mark.parametrize("version", ["1", 1.5, True, None, [1]])
 def test_a_version_that_is_no_whole_number_is_none(version):
     with pytest.raises(InputError, match=r"of format|does not state"):
-        formats.check(formats.MODEL, {"format": version}, "x")
+        formats.check_format(formats.MODEL, {"format": version}, "x")
 
 
 def test_a_model_of_another_version_is_refused(tmp_path: Path):

@@ -4,9 +4,9 @@ docs/stability.md says what that promises. A version is raised when an older rea
 older version is read for as long as it stands in `reads`; everything else is refused in a sentence, never guessed at.
 Where a file states no version it is of version `unstated`: files that people write need not state one.
 
->>> check(EXPERIMENT, {}, "mine.toml")
+>>> check_format(EXPERIMENT, {}, "mine.toml")
 1
->>> check(EXPERIMENT, {"format": 7}, "mine.toml")
+>>> check_format(EXPERIMENT, {"format": 7}, "mine.toml")
 Traceback (most recent call last):
 fedsofim.errors.InputError: mine.toml: is an experiment of format 7; this version of fedsofim reads format 1. Use the \
 version of fedsofim that wrote it
@@ -43,7 +43,7 @@ CHECKPOINT = Format("a job's checkpoint", 2, (1, 2), unstated=1)  # 1 stated no 
 ALL = (LEDGER, POLICY, CERTIFICATE, MODEL, SCHEMA, EXPERIMENT, CHECKPOINT)
 
 
-def check(kind: Format, document: Mapping[str, Any], where: object) -> int:
+def check_format(kind: Format, document: Mapping[str, Any], where: object) -> int:
     """The version that a document states, or an error in words if it is not one that is read."""
     found = document.get(kind.key, kind.unstated)
     if found is None:

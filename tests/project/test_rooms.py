@@ -86,6 +86,7 @@ def test_the_tree_can_be_read_off_ls():
         "errors.py",
         "extensions.py",
         "files.py",
+        "formats.py",
         "interrupts.py",
         "progress.py",
         "protection.py",

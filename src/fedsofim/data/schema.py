@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.errors import InputError, is_number, one_of, unknown
-from fedsofim.formats import SCHEMA, check
+from fedsofim.formats import SCHEMA, check_format
 from fedsofim.tasks import CLASSES, LABELS, NUMBERS, Task
 from fedsofim.tasks import KINDS as TASKS
 
@@ -126,7 +126,7 @@ def schema_of(given: Any, origin: str = "the schema") -> Schema:
     if not isinstance(given, Mapping) or not isinstance(given.get("columns"), Mapping) or not given["columns"]:
         raise InputError(f"{origin}: has no columns; expected a table [columns.NAME] for each column")
     _known(origin, "key", given, ("format", "missing", "columns"))
-    check(SCHEMA, given, origin)
+    check_format(SCHEMA, given, origin)
     columns = tuple(_column(origin, name, table) for name, table in given["columns"].items())
     schema = Schema(columns=columns, missing=tuple(map(str, given.get("missing", MISSING))))
     if len(found := schema.of_kind("person")) > 1:

@@ -18,8 +18,7 @@ from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.signatures import fingerprint, is_signed, signed, trouble_with
 from fedsofim.errors import InputError, is_number
 from fedsofim.files import write_text
-from fedsofim.formats import CERTIFICATE
-from fedsofim.formats import check as check_format
+from fedsofim.formats import CERTIFICATE, check_format
 from fedsofim.protection import PROTECTED, weakest
 
 ACCOUNTING = (
@@ -145,12 +144,10 @@ def readable(document: Mapping[str, Any]) -> str:
         lines.append("")
     for name, rounds in document.get("absent", {}).items():
         lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
-    lines.append(
-        "An epsilon holds for whom it protects, at one client, against whoever sees everything that was released."
-    )
-    lines.append(
-        "The smaller it is, the less anybody can tell from all of it whether they were there or somebody else."
-    )
+    lines += [
+        "An epsilon holds for whom it protects, at one client, against whoever sees everything that was released.",
+        "The smaller it is, the less anybody can tell from all of it whether they were there or somebody else.",
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -165,14 +162,12 @@ def _cost(epsilon: float | str, delta: float | None = None) -> str:
 def read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        check_format(CERTIFICATE, document, path)
         clients = document["clients"]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except InputError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: not a certificate ({error})") from error
+    check_format(CERTIFICATE, document, path)
     if not isinstance(clients, dict):
         raise InputError(f"{path}: not a certificate: its clients are no table")
     for name, claimed in clients.items():

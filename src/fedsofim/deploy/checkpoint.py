@@ -22,7 +22,7 @@ from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
 from fedsofim.formats import CHECKPOINT as FORMAT
-from fedsofim.formats import check
+from fedsofim.formats import check_format
 
 #: The files of a job's folder, beside the certificate.
 CHECKPOINT, PROGRESS, OUTCOME = "checkpoint.npz", "progress.json", "outcome.json"
@@ -61,7 +61,7 @@ def restore(path: Path) -> JobState:
 
 def _restored(arrays: Arrays) -> JobState:
     meta = json.loads(str(arrays["meta"]))
-    check(FORMAT, meta, "it")
+    check_format(FORMAT, meta, "it")
     pairs = {name: tuple((k, v) for k, v in meta["order"].get(name, ())) for name in PAIRS}
     order = Order(**meta["order"] | pairs)
     clients = tuple(_client(c) for c in meta["clients"])

@@ -19,7 +19,7 @@ from fedsofim.deploy.chain import Entry, Link, broken_at, first_link, next_link,
 from fedsofim.deploy.lines import Line
 from fedsofim.deploy.witness import Witness, advance, place_of, read_witness, witness_of_place, write_witness
 from fedsofim.errors import InputError
-from fedsofim.formats import LEDGER, check
+from fedsofim.formats import LEDGER, check_format
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -198,7 +198,7 @@ def _connected(path: Path) -> sqlite3.Connection:
 def _identity(path: Path, db: sqlite3.Connection) -> str:
     found = dict(db.execute("SELECT key, value FROM meta").fetchall())
     stated = str(found.get("format"))
-    check(LEDGER, {"format": int(stated) if stated.isdecimal() else stated}, path)
+    check_format(LEDGER, {"format": int(stated) if stated.isdecimal() else stated}, path)
     if not found.get("id"):
         raise InputError(f"{path}: a ledger without its name, so a damaged one; nothing is released")
     return found["id"]

@@ -51,7 +51,7 @@ from fedsofim.deploy.account import Account, Bounds
 from fedsofim.deploy.installed import is_installed
 from fedsofim.deploy.sane import is_name
 from fedsofim.errors import InputError, is_whole, unknown
-from fedsofim.formats import POLICY, check
+from fedsofim.formats import POLICY, check_format
 from fedsofim.methods import names
 from fedsofim.protection import UNITS, Unit
 from fedsofim.tasks import CLASSES
@@ -137,7 +137,7 @@ def read_policy(path: str | Path) -> Policy:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a TOML file: {error}") from error
-    check(POLICY, document, path)
+    check_format(POLICY, document, path)
     document.pop(POLICY.key, None)
     values = {k: v for section in _FIELDS for k, v in _section(path, document, section).items()}
     peers = document.pop("peers", {})

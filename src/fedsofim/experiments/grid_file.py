@@ -14,7 +14,7 @@ from fedsofim.experiments.grid import Entry, Experiment, Partition, Standardize
 from fedsofim.experiments.reading import Reading
 from fedsofim.experiments.whom import KEYS as WHOM
 from fedsofim.experiments.whom import Whom, whoms_of
-from fedsofim.formats import EXPERIMENT, check
+from fedsofim.formats import EXPERIMENT, check_format
 from fedsofim.methods import spelled
 from fedsofim.tasks import NUMBERS, Task, task_of
 
@@ -28,7 +28,7 @@ _OWN = ("method", "sweep", "search", "recipe", "weights", "epsilons")
 def read_experiment(path: Path) -> Experiment:
     """The experiment a TOML file describes; `tuned`, datasets and Python files are found relative to that file."""
     table = read_toml(path)
-    check(EXPERIMENT, table, path)
+    check_format(EXPERIMENT, table, path)
     _known(f"key in {path.name}", table, _KEYS)
     table = _with_clients(path, table)
     for needed in ("datasets", "epsilons"):

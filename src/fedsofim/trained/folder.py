@@ -21,7 +21,7 @@ from fedsofim.data.affine import Affine
 from fedsofim.data.schema import plain_schema, schema_of
 from fedsofim.errors import InputError
 from fedsofim.files import check_free, write_text, write_whole
-from fedsofim.formats import MODEL, check
+from fedsofim.formats import MODEL, check_format
 from fedsofim.tasks import Task, task_of
 from fedsofim.trained.card import card_of
 from fedsofim.trained.model import Trained
@@ -116,7 +116,7 @@ def _document(folder: Path) -> dict[str, Any]:
         document["format"]
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path}: not a model's description, or a damaged one ({problem!r})") from None
-    check(MODEL, document, path)
+    check_format(MODEL, document, path)
     return document
 
 
