@@ -94,19 +94,14 @@ def artefacts(folder: Path) -> tuple[Path, Path]:
 
 
 def pip(place: Place, *args: object, **more: str) -> str:
-    """The only step with a network; also without a compiler."""
+    """The only step with a network, and with the user's settings of pip; also without a compiler."""
     around = {key: value for key, value in os.environ.items() if key not in ("CC", "CXX", "PYTHONPATH")}
-    environment = around | place.environment(**more) | {"PIP_CACHE_DIR": pip_cache()}
+    environment = around | {"PATH": place.environment()["PATH"]} | more
     command = [str(place.python), "-m", "pip", "--disable-pip-version-check", *map(str, args)]
     done = subprocess.run(command, env=environment, cwd=place.folder, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"pip failed: {done.stderr[-4000:]}")
     return done.stdout + done.stderr
-
-
-def pip_cache() -> str:
-    asked = [sys.executable, "-m", "pip", "cache", "dir"]
-    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
 
 
 def check_wheel(place: Place, wheel: Path) -> None:
