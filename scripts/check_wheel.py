@@ -4,12 +4,13 @@
     python scripts/check_wheel.py --demo          # also the whole `fedsofim demo`
     python scripts/check_wheel.py --dist dist     # artefacts that are there already
 
-Every command after the installation runs with a PATH that has no compiler and, where the system allows it, in a network
+The environment holds what pyproject.toml asks for and nothing else. Every command after the installation runs with a PATH that has no compiler and, where the system allows it, in a network
 namespace of its own. What is looked for: the shipped object is used and named in the result, every variant that this
 processor runs passes the tests of clipped sums, the sdist's wheel works without objects and says so.
 """
 
 import argparse
+import importlib.metadata
 import json
 import os
 import shutil
@@ -20,11 +21,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from dependencies import closure, required
+from packaging.requirements import Requirement
+
 ROOT = Path(__file__).resolve().parents[1]
 SUMS = ("tests/native/test_sums.py", "tests/native/test_momentum.py")  # by every variant
 ONCE = ("tests/core/test_clipping.py", "tests/core/test_plan.py", "tests/methods/test_contract.py")
 COPIED = ("tests", "examples", "pyproject.toml")
-TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6")
+TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "hatchling")
 RUN = ("run", "--dataset", "digits", "--clients", "3", "--rounds", "3", "--recipe", "paper", "--epsilon", "5")
 
 
@@ -32,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dist", type=Path, help="a folder with a wheel and an sdist; made now if left out")
     parser.add_argument("--demo", action="store_true", help="run the whole demo too: a few minutes")
-    parser.add_argument("--python", default=sys.executable, help="the interpreter of the clean environments")
+    parser.add_argument("--python", default="", help="another interpreter; its packages come from the index")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fedsofim-check-") as name:
         check(Place(Path(name), given.python), given.dist, given.demo)
@@ -94,9 +98,9 @@ def artefacts(folder: Path) -> tuple[Path, Path]:
 
 
 def pip(place: Place, *args: object, **more: str) -> str:
-    """The only step with a network; also without a compiler."""
+    """The only step with a network, and with the user's settings of pip; also without a compiler."""
     around = {key: value for key, value in os.environ.items() if key not in ("CC", "CXX", "PYTHONPATH")}
-    environment = around | place.environment(**more) | {"PIP_CACHE_DIR": pip_cache()}
+    environment = around | {"PATH": place.environment()["PATH"]} | more
     command = [str(place.python), "-m", "pip", "--disable-pip-version-check", *map(str, args)]
     done = subprocess.run(command, env=environment, cwd=place.folder, capture_output=True, text=True)
     if done.returncode:
@@ -104,17 +108,17 @@ def pip(place: Place, *args: object, **more: str) -> str:
     return done.stdout + done.stderr
 
 
-def pip_cache() -> str:
-    asked = [sys.executable, "-m", "pip", "cache", "dir"]
-    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-
-
 def check_wheel(place: Place, wheel: Path) -> None:
     place.say(f"{wheel.name} into a clean environment")
     if "linux" not in wheel.name or wheel.name.endswith("-any.whl"):
         sys.exit(f"{wheel.name}: has no compiled passes, or its tag does not say so")
-    subprocess.run([place.outer, "-m", "venv", place.folder / "env"], check=True)
-    pip(place, "install", "--no-compile", wheel, *TOOLS)
+    subprocess.run([place.outer or sys.executable, "-m", "venv", place.folder / "env"], check=True)
+    if place.outer:
+        pip(place, "install", "--no-compile", wheel, *TOOLS)
+    else:
+        furnish(place)
+        pip(place, "install", "--no-compile", "--no-deps", "--no-index", wheel)
+    pip(place, "check")
     version = place.alone(place.python, "-V").strip()
     look = "import shutil; print(*filter(None, map(shutil.which, ('c++', 'g++', 'clang++'))))"
     compilers = place.alone(place.python, "-c", look).strip() or "none"
@@ -128,6 +132,23 @@ def check_wheel(place: Place, wheel: Path) -> None:
             sys.exit("the shipped object is not used")
     if (place.folder / "cache" / "native").exists():
         sys.exit("something was compiled")
+
+
+def furnish(place: Place) -> None:
+    """What the project says that it needs, and nothing else, copied from the environment that runs this."""
+    (site,) = (place.folder / "env" / "lib").glob("python3*/site-packages")
+    for name, package in closure([*required(), *map(Requirement, TOOLS)]).items():
+        if name != "pip":
+            copy_package(package, site)
+
+
+def copy_package(package: importlib.metadata.Distribution, site: Path) -> None:
+    """Its files, but for scripts, which lie elsewhere, and byte code."""
+    for file in package.files or []:
+        if ".." not in file.parts and file.suffix != ".pyc":
+            target = site / file
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(Path(str(package.locate_file(file))), target)
 
 
 def variants(place: Place) -> list[str]:
@@ -176,11 +197,12 @@ def check_demo(place: Place) -> None:
 
 def check_sdist(place: Place, sdist: Path) -> None:
     """A wheel of the sdist, made where there is no compiler: for any machine, and XLA adds up."""
-    said = pip(place, "wheel", "--verbose", "--no-deps", "-w", place.folder / "pure", sdist)
+    alone = ("--no-deps", "--no-build-isolation", "--no-index")
+    said = pip(place, "wheel", "--verbose", *alone, "-w", place.folder / "pure", sdist)
     (wheel,) = (place.folder / "pure").glob("*.whl")
     if not wheel.name.endswith("-py3-none-any.whl") or "a wheel without compiled passes" not in said:
         sys.exit(f"{wheel.name}: expected a wheel for any machine, and a warning; pip said: {said[-2000:]}")
-    pip(place, "install", "--no-deps", "--force-reinstall", wheel)
+    pip(place, "install", "--no-deps", "--no-index", "--force-reinstall", wheel)
     used = clipped_by(place)
     place.say(f"{sdist.name} made {wheel.name}; sums by: {used}")
     if not used.startswith("XLA (no object came with this package"):
