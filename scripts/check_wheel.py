@@ -4,9 +4,10 @@
     python scripts/check_wheel.py --demo          # also the whole `fedsofim demo`
     python scripts/check_wheel.py --dist dist     # artefacts that are there already
 
-The environment holds what pyproject.toml asks for and nothing else. Every command after the installation runs with a PATH that has no compiler and, where the system allows it, in a network
-namespace of its own. What is looked for: the shipped object is used and named in the result, every variant that this
-processor runs passes the tests of clipped sums, the sdist's wheel works without objects and says so.
+The environment holds what pyproject.toml asks for and nothing else. Every command after the installation runs with a
+PATH that has no compiler and, where the system allows it, in a network namespace of its own. What is looked for: the
+shipped object is used and named in the result, every variant that this processor runs passes the tests of clipped sums,
+the sdist's wheel works without objects and says so.
 """
 
 import argparse
