@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ABOVE, BELOW = (ROOT / "docs" / "threats.md").read_text().split("## Which tests say so")
+ABOVE, BELOW, NINE = re.split(r"## Which tests say so|## Nine things", (ROOT / "docs" / "threats.md").read_text())
 
 
 def rows(text: str) -> list[list[str]]:
@@ -14,6 +14,11 @@ def rows(text: str) -> list[list[str]]:
 
 HOLDS = [tries for _, tries, holds, *_ in rows(ABOVE) if holds]
 NAMED = {tries: re.findall(r"`(test_\w+)`", tests) for tries, tests in rows(BELOW)}
+
+
+def test_each_of_the_nine_has_a_cure_tests_and_where_they_failed():
+    assert [row[0] for row in rows(NINE)] == [*"123456789"]
+    assert all(cure and re.findall(r"`(test_\w+)`", tests) and failed for _, _, cure, tests, failed in rows(NINE))
 
 
 def test_every_line_that_holds_names_its_tests_and_no_other_line_does():
@@ -28,4 +33,4 @@ def test_every_test_that_is_named_is_there():
         for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
     }
-    assert {name for names in NAMED.values() for name in names} - there == set()
+    assert set(re.findall(r"`(test_\w+)`", BELOW + NINE)) - there == set()
