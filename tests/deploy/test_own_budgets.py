@@ -10,7 +10,7 @@ from fedsofim.core.budget import NO_PRIVACY, WITHOUT
 from fedsofim.core.budgets import Budgets
 from fedsofim.core.phase import Phase
 from fedsofim.deploy import certificate
-from fedsofim.deploy.allowance import allowance, left_of
+from fedsofim.deploy.allowances import allowance, left_of
 from fedsofim.deploy.checkpoint import restore, save
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.lines import Line, epsilon_of_lines

@@ -25,7 +25,7 @@ class Client:
     ledger: str = ""  # its identity
     schema: str = ""  # of its table, as JSON; empty where it has none
     held_out: int = 0  # records that no round sees
-    allows: tuple[float, float] | None = None  # (epsilon, delta) that its policy still allows (allowance.py)
+    allows: tuple[float, float] | None = None  # (epsilon, delta) that its policy still allows (allowances.py)
     unit: str = "record"  # whom it protects; sizes count these
 
     @property

@@ -16,7 +16,7 @@ from fedsofim.core.models import softmax_head
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.preparation import Map, prepared
-from fedsofim.deploy.allowance import budget_for
+from fedsofim.deploy.allowances import budget_for
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.wire import Job, Programs, Request, outgoing, programs_of

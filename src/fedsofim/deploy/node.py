@@ -21,7 +21,7 @@ from fedsofim.core.site import MAX_SITES
 from fedsofim.data.meaning import digest_of
 from fedsofim.data.schema import plain_schema
 from fedsofim.deploy.account import Ask, Opened
-from fedsofim.deploy.allowance import allowance
+from fedsofim.deploy.allowances import allowance
 from fedsofim.deploy.execute import Secrets, run, run_masked
 from fedsofim.deploy.holding import held
 from fedsofim.deploy.lines import Line
