@@ -121,11 +121,12 @@ def test_the_score_is_the_count_and_its_noise_what_was_paid_for(trust, clients):
     params = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     right = 100 * float(np.mean((x @ params[:-1] + params[-1]).argmax(1) == y))
     assert count(plan, params, x, y, np.inf, jax.random.key(0)).accuracy == pytest.approx(right, abs=1e-3)
-    found = [count(plan, params, x, y, 0.5, key) for key in jax.random.split(jax.random.key(1), 150)]
     std = (1 / 0.5) * (1 if trust == "secure-sum" else np.sqrt(clients)) * 100 / len(y)
-    assert found[0].error == pytest.approx(std, rel=2e-3)
-    measured = np.std([f.accuracy - right for f in found])
-    assert 0.75 < measured / std < 1.3  # 4.5 standard errors; 2/3 and 3/2 are outside
+    assert count(plan, params, x, y, 0.5, jax.random.key(0)).error == pytest.approx(std, rel=2e-3)
+    if (trust, clients) == ("local", 4):  # what is said is what is drawn
+        found = [count(plan, params, x, y, 0.5, key) for key in jax.random.split(jax.random.key(1), 70)]
+        measured = np.std([f.accuracy - right for f in found])
+        assert 0.7 < measured / std < 1.35  # 3.6 standard errors; 2/3 and 3/2 are outside
 
 
 @pytest.mark.slow
