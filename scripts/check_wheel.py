@@ -27,7 +27,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 SUMS = ("tests/native/test_sums.py", "tests/native/test_momentum.py")  # by every variant
-ONCE = ("tests/core/test_clipping.py", "tests/core/test_plan.py", "tests/methods/test_contract.py")
+ONCE = ("tests/core/test_clipping.py", "tests/core/test_plan.py")
 COPIED = ("tests", "examples", "pyproject.toml")
 TOOLS = ("pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "hatchling")
 RUN = ("run", "--dataset", "digits", "--clients", "3", "--rounds", "3", "--recipe", "paper", "--epsilon", "5")
