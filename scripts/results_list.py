@@ -86,6 +86,19 @@ RESULTS: tuple[Result, ...] = (
         ("docs/results/units", "docs/protection.md"), tuple(f"experiments/units/{name}.toml" for name in UNITS),
     ),
     Result(
+        "unequal-budgets", "what a strict client costs the others, in docs/budgets.md",
+        (("fedsofim", "compare", "experiments/unequal-budgets.toml", "--out", "{runs}/unequal-budgets"),
+         ("fedsofim", "report", "{runs}/unequal-budgets")),
+        ("docs/results/unequal-budgets", "docs/budgets.md"), ("experiments/unequal-budgets.toml",),
+        by_hand="tables, figures and rows.csv, from the report's folder",
+    ),
+    Result(
+        "private-tuning", "what private tuning buys, in docs/private-tuning.md",
+        (("python", "experiments/private_tuning.py"),),
+        ("docs/results/private-tuning", "docs/private-tuning.md"), ("experiments/private-tuning.toml",),
+        by_hand="the table, from table.md",
+    ),
+    Result(
         "curvature-fashion", "curvatures and local steps inside the recipe's preparation",
         (("fedsofim", "tune", "experiments/tune-curvature-fashion.toml", "--strategy", "grid", "--out",
           "{runs}/curvature-fashion.toml"),

@@ -41,7 +41,7 @@ OTHER: dict[str, Any] = {
     "preparation": [{"step": "UnitNorm", "constant": False, "lift": True}], "mean_stds": {Phase.MOMENTS: 0.25},
     "trust": "secure-sum", "weights": "size", "peers": (("a", 2), ("b", 3)), "ledgers": {"a": "1"},
     "schema": "digest", "model": "mlp", "model_settings": {"hidden": 3}, "min_clients": 2,
-    "evaluations": 2, "evaluation_share": 0.1,
+    "evaluations": 2, "evaluation_share": 0.1, "unit": "person", "places": 3, "own_stds": {"a": {Phase.ROUND: [2.0]}},
 }  # fmt: skip
 JOB = Job(
     id="job", method="fedgd", settings={}, rounds=2, clip=10.0, clients=3, classes=3, shape=(3,),

@@ -64,7 +64,7 @@ def test_not_even_the_operators_message_quotes_a_record(tmp_path: Path, kind: st
 def test_hello_tells_name_size_and_form(nodes: list[Policy]):
     facts = hello(nodes[1])
     assert (facts["node"], facts["size"], facts["shape"], facts["classes"]) == ("n1", 20, [3], 3)
-    assert set(facts) <= {"node", "size", "unit", "shape", "classes", "ledger", "version"}
+    assert set(facts) <= {"node", "size", "unit", "shape", "classes", "allows", "ledger", "version"}
 
 
 def test_records_that_are_not_finite_count_as_nothing(tmp_path: Path):

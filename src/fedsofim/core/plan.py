@@ -276,11 +276,10 @@ def make_plan(
     check_units(method, unit, places, trust)
     check_preparation(preparation)
     check_noise(budget, multiplier)
-    sizes, steps, budget = tuple(int(s) for s in sizes), tuple(preparation), simplest(budget)
     each_of(budget, len(sizes))  # as many as clients?
+    sizes, steps, budget = tuple(int(s) for s in sizes), tuple(preparation), simplest(budget)
     both = {"rounds": rounds, "clip": clip, "classes": classes, "task": task}
-    attendance = attendance_of(sizes, client_rate)
-    groups = groups_of_clients(participants, len(sizes))
+    attendance, groups = attendance_of(sizes, client_rate), groups_of_clients(participants, len(sizes))
     public = Public(
         shape=shape, blocks=block_shape(sizes), clients=len(sizes), groups=groups, places=places,
         asked=None if groups == 1 else largest_group(sizes, groups), evaluation=evaluation,

@@ -106,7 +106,7 @@ def test_whatever_ends_a_job_is_written_where_the_coordinator_looks(
 
 def test_a_client_app_introduces_itself(nodes: list[Policy]):
     reply = told(nodes[1].data.parent / "policy.toml", query_message("hello", 1))
-    assert set(reply.facts) == {"node", "size", "shape", "classes", "ledger", "version", "instance"}
+    assert set(reply.facts) == {"node", "size", "unit", "shape", "classes", "allows", "ledger", "version", "instance"}
     assert (reply.facts["node"], reply.facts["size"], reply.facts["instance"]) == ("n1", 20, FIRST)
 
 
