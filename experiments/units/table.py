@@ -65,7 +65,7 @@ if __name__ == "__main__":
     found = [row for folder in sorted(runs.glob("units-*")) for row in rows_of(folder)]
     out.mkdir(parents=True, exist_ok=True)
     with (out / "rows.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer: Any = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(found)
     (out / "table.md").write_text(markdown(found))

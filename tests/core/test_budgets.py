@@ -24,7 +24,7 @@ SIZES = (30, 40, 11, 150)
 UNEQUAL = Budgets([Budget(0.1, 1e-5), Budget(1, 1e-6), Budget(1, 1e-5), Budget(5, 1e-5)])
 
 
-def plan(name="fedgd", budget=UNEQUAL, **how):
+def plan(name="fedgd", budget: Budget | Budgets = UNEQUAL, **how):
     return make_plan(make(name), softmax_head(), sizes=SIZES, shape=(5,), classes=3, budget=budget, rounds=6, **how)
 
 

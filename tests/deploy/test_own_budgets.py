@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,8 @@ def test_what_is_left_after_a_job_is_what_the_next_one_gets(capped: list[Policy]
 def test_the_simulators_plan_prices_and_noise(capped: list[Policy]):
     """Equal to the simulator in price, in noise by client, and in the law of what a node adds."""
     now = job(capped, rounds=2)
-    budgets = Budgets(now.plan.budget.each)
+    budgets = now.plan.budget
+    assert isinstance(budgets, Budgets)
     plan = plan_for(SMALL, make("fedgd"), budgets, 2)
     assert now.plan.epsilons == plan.epsilons and now.plan.noise_std == plan.noise_std
     for i, node in enumerate(capped):
@@ -96,7 +98,7 @@ def test_a_nodes_noise_is_its_own_both_ways(capped: list[Policy]):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weights", ["size", "quiet"])
-def test_without_noise_it_is_the_simulators_training(tmp_path: Path, weights: str):
+def test_without_noise_it_is_the_simulators_training(tmp_path: Path, weights: Any):
     nodes = make_nodes(tmp_path, **REHEARSAL)
     now = finish(nodes, started(nodes, epsilon=WITHOUT, rounds=2, weights=weights))
     wanted, _ = simulate(plan_for(SMALL, make("fedgd"), NO_PRIVACY, 2, weights=weights), SMALL, 0, every=2)
@@ -141,7 +143,11 @@ def test_a_checkpoint_keeps_what_was_allowed(capped: list[Policy], tmp_path: Pat
 
 
 def test_orders_that_contradict_themselves():
-    for wrong, said in (({"epsilon": WITHOUT}, "contradict"), ({"trust": "secure-sum"}, "need trust local")):
+    wrongs: list[tuple[dict[str, Any], str]] = [
+        ({"epsilon": WITHOUT}, "contradict"),
+        ({"trust": "secure-sum"}, "need trust local"),
+    ]
+    for wrong, said in wrongs:
         with pytest.raises(InputError, match=said):
             Order(budgets="from-nodes", **wrong)
     with pytest.raises(InputError, match="budgets"):

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -67,7 +68,9 @@ def test_the_best_is_what_wins_and_every_trial_is_priced(described, monkeypatch)
 
     def trial(job, kept, rows, entry, settings, seed):
         seen.append(settings["lr"])
-        return private_tuning.Tried(entry=entry, settings=settings, score=Score(-abs(settings["lr"] - 1)), run=None)
+        score: Any = Score(-abs(settings["lr"] - 1))
+        none: Any = None
+        return private_tuning.Tried(entry=entry, settings=settings, score=score, run=none)
 
     monkeypatch.setattr(private_tuning, "_trial", trial)
     monkeypatch.setattr(private_tuning, "_released", lambda job, best: best)

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from fedsofim.core.accounting import Charge
+from fedsofim.core.budgets import Budgets
 from fedsofim.core.gaussian import epsilon_of
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
@@ -54,6 +55,8 @@ def claim_of(plan: Plan, phases: Sequence[Phase]) -> Claim:
         raise InputError("no-privacy promises nothing, so there is nothing to attack; give --epsilon a number")
     if any(c.sample < 1 for c in charges):
         return _sampled(plan, charges)
+    if isinstance(plan.budget, Budgets):
+        raise InputError("an attack is on one budget for all clients; give --epsilon one number")
     mu = plan.budget.mu if published else math.sqrt(sum(c.mu_squared(plan.multipliers[c.site]) for c in charges))
     return Claim(epsilon=epsilon_of(mu, plan.delta), delta=plan.delta, mu=mu)
 
