@@ -113,9 +113,36 @@ def test_a_full_disk_is_said_within_ten_seconds(job: Path, monkeypatch):
 
 
 def test_a_process_that_ended_without_a_word(job: Path, monkeypatch):
-    text, after = failed(job, monkeypatch, status="finished:failed")
+    begun = lambda: (job / PROGRESS).write_text('{"waiting": "nobody is here"}')  # noqa: E731
+    text, after = failed(job, monkeypatch, begun, status="finished:failed")
     assert "the SuperLink's log says why" in text
     assert after <= 10
+
+
+def test_a_process_that_never_came_up_is_started_again(job: Path, monkeypatch, capsys):
+    """Flower's token for it runs out after 30 s, which a busy machine may need to start it."""
+    runs = iter((7, 8))
+    monkeypatch.setattr(following, "submit", lambda server, config: next(runs))
+    monkeypatch.setattr(following, "time", Passing())
+    ends = {7: lambda: "finished:failed", 8: lambda: (job / OUTCOME).write_text('{"finished": 3}') and "running"}
+    monkeypatch.setattr(following, "run_status", lambda server, run: ends[run]())
+    follow(job.parent / "server", Order(recipe="paper", method="fedgd", rounds=3), Conduct(folder=str(job)))
+    said = capsys.readouterr().out
+    assert "did not come up; once more" in said and "run 8 submitted" in said and "finished" in said
+
+
+def test_a_process_that_never_comes_up_is_given_up_in_words(job: Path, monkeypatch):
+    text, after = failed(job, monkeypatch, status="finished:failed")
+    assert "did not come up in 3 starts" in text and "the same command again" in text
+    assert after <= 30
+
+
+def test_a_job_that_goes_on_is_not_asked_after(job: Path, monkeypatch):
+    """A question is a process of Flower's own; news in the job's folder answers it already."""
+    rounds = [lambda n=n: (job / PROGRESS).write_text(json.dumps({"round": n, "rounds": 90})) for n in range(90)]
+    monkeypatch.setattr(following, "time", Passing(*rounds, lambda: (job / OUTCOME).write_text('{"finished": 90}')))
+    monkeypatch.setattr(following, "run_status", lambda server, run: pytest.fail("asked"))
+    follow(job.parent / "server", Order(recipe="paper", method="fedgd", rounds=90), Conduct(folder=str(job)))
 
 
 def test_a_servers_process_that_does_not_start_is_said(job: Path, monkeypatch, capsys):

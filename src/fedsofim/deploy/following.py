@@ -19,7 +19,9 @@ from fedsofim.progress import progress_bar
 
 _LOOK = 0.5  # seconds between looks at the job's folder
 _KNOCK = 4.0  # seconds between looks whether the SuperLink is there
-_ASK = 8.0  # seconds between questions to it whether the run is alive
+_ASK = 8.0  # seconds without news until it is asked whether the run is alive: a question is a process of its own
+_STARTS = 3  # how often a run is submitted whose process never came up
+_NEVER_CAME = "the server's process did not come up"
 _ROOM = 1_000_000  # bytes that a disk must have left, or it counts as full
 
 
@@ -31,11 +33,8 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
     (job / PROGRESS).unlink(missing_ok=True)
     for said in register(server):
         print(said, flush=True)
-    run = submit(server, to_config(order, conduct))
-    what = order.method or f"the recipe {order.recipe}"
-    print(f"run {run} submitted: {what}, {order.clients} nodes", flush=True)
     try:
-        outcome = _watch(server, job, run)
+        outcome = _submitted(server, order, conduct)
     except KeyboardInterrupt:
         print(f"\nnot followed any more; the run goes on. Its progress is in {job / PROGRESS}")
         raise
@@ -48,6 +47,24 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
     print(f"finished: {job / 'checkpoint.npz'} (model), {job / 'certificate.txt'}", flush=True)
 
 
+def _submitted(server: Path, order: Order, conduct: Conduct) -> dict[str, Any]:
+    """How the run ended. One whose process never came up is submitted again.
+
+    Flower gives a run's process 30 s from its start to its first sign of life; on a busy machine that is not enough, and then
+    the run is over before anything was asked of anybody.
+    """
+    what = order.method or f"the recipe {order.recipe}"
+    for start in range(_STARTS):
+        run = submit(server, to_config(order, conduct))
+        print(f"run {run} submitted: {what}, {order.clients} nodes", flush=True)
+        outcome = _watch(server, Path(conduct.folder), run)
+        if outcome.get("failed") != _NEVER_CAME:
+            return outcome
+        if start + 1 < _STARTS:
+            print(f"{_NEVER_CAME}; once more", flush=True)
+    return {"failed": f"{_NEVER_CAME} in {_STARTS} starts; the SuperLink's log says why, or its machine is too busy"}
+
+
 def _check_link(server: Path) -> None:
     if not link_answers(server):
         raise InputError(f"no SuperLink answers at {link_of(server)}; start it: {server / 'start-superlink.sh'}")
@@ -57,9 +74,12 @@ def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
     """How the run ended. How many rounds it has is known when the nodes have introduced themselves, not before."""
     asked, seen, bar, said = time.monotonic(), 0, None, ""
     knocked = began = asked
+    done: dict[str, Any] = {}
     with contextlib.ExitStack() as shown:
         while True:
-            done = _facts(job / PROGRESS)
+            before, done = done, _facts(job / PROGRESS)
+            if done != before:
+                asked = time.monotonic()
             if (waiting := done.get("waiting", "")) and waiting != said:
                 print(waiting, flush=True)
                 said = waiting
@@ -93,6 +113,8 @@ def _silent_end(job: Path) -> str:
     with contextlib.suppress(OSError):
         if shutil.disk_usage(job if job.exists() else job.parent).free < _ROOM:
             return f"the disk of {job} is full, so the job could not be kept and its process ended; make room"
+    if not (job / PROGRESS).exists():
+        return _NEVER_CAME
     return f"the server's process ended without a word in {job}; the SuperLink's log says why"
 
 
