@@ -173,6 +173,11 @@ RESULTS: tuple[Result, ...] = (
         ("docs/federation_rounds.json", "docs/performance.md"), minutes=10,
     ),
     Result(
+        "crowd", "few of many clients, few of many records, in docs/performance.md",
+        (("python", "benchmarks/crowd.py"), ("python", "benchmarks/run.py", "--page")),
+        ("docs/crowd.json", "docs/performance.md"), minutes=1, recorded=True,
+    ),
+    Result(
         "performance", "times of rounds beside other libraries", (("python", "benchmarks/run.py"),),
         ("docs/performance.json", "docs/performance.md", "docs/performance.png"), minutes=30,
     ),
