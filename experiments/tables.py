@@ -32,7 +32,7 @@ class Table:
 
 TABLES = {
     "units": Table(("units-clients", "units-persons-2", "units-persons-5", "units-persons-10"), "protects", "record"),
-    "turns-local": Table(("turns-local",), "clients in a round", "all"),
+    "turns-local": Table(("turns-local",), "method, clients in a round"),
     "turns-secure-sum": Table(("turns-secure-sum",), "clients in a round", "all"),
     "turns-chance": Table(("turns-chance",), "who takes part", "all"),
     "turns-chance-clients": Table(("turns-chance-clients",), "who takes part", "all"),

@@ -58,10 +58,10 @@ def test_a_journal_becomes_a_table_on_its_page(tmp_path: Path):
     made = tables.markdown(rows, table)
     tables.keep("turns-local", tables.COLUMNS, rows, made, docs)
     assert made.splitlines() == [
-        "| clients in a round | ε = 1 |",
+        "| method, clients in a round | ε = 1 |",
         "|---|--:|",
-        "| all | 80.50 ± 0.71 |",
-        "| 5 a round | 70.00 (1 of 2 seeds) |",
+        "| DP-FedSOFIM | 80.50 ± 0.71 |",
+        "| DP-FedSOFIM, 5 a round | 70.00 (1 of 2 seeds) |",
     ]
     assert (docs / "page.md").read_text() == f"before\n<!-- table turns-local -->\n{made}<!-- end -->\nafter\n"
     assert (docs / "results" / "turns-local" / "table.md").read_text() == made
