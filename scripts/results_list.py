@@ -2,7 +2,7 @@
 
 One line for each. A command's words may hold {runs} (where journals are kept), {features} and {tables} (folders of data
 that are not part of the project) and {published} (the paper's tables). `minutes` are of two idle cores: recorded where
-a page or journal says so, estimated from the number of runs elsewhere, None where nobody knows.
+a page or journal says so (some beside other work), estimated from the number of runs elsewhere, None where nobody knows.
 """
 
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ def grid(name: str, file: str, runs: int, *, features: bool = True, published: b
     )
 
 
-def small(name: str, what: str, files: tuple[str, ...], first: Command | None = None) -> Result:
+def small(name: str, what: str, files: tuple[str, ...], minutes: float, first: Command | None = None) -> Result:
     """A table of experiments/tables.py, shown by pages of docs."""
     paths = tuple(f"experiments/{file}.toml" for file in files)
     runs = tuple(("fedsofim", "compare", path, "--out", f"{{runs}}/{Path(path).stem}") for path in paths)
@@ -56,6 +56,8 @@ def small(name: str, what: str, files: tuple[str, ...], first: Command | None = 
         (*((first,) if first else ()), *runs, ("python", "experiments/tables.py", "{runs}", name)),
         (f"docs/results/{name}",),
         (*(first[2:3] if first else ()), *paths),
+        minutes=minutes,
+        recorded=True,
     )
 
 
@@ -94,18 +96,18 @@ RESULTS: tuple[Result, ...] = (
     ),
     small("units", "what protecting a record, a person or a client costs, in docs/protection.md", (
         "units/units-clients", "units/units-persons-2", "units/units-persons-5", "units/units-persons-10",
-    )),
-    small("turns-local", "few clients in a round under local trust", ("turns/turns-local",)),
-    small("turns-secure-sum", "few clients in a round under secure sum", ("turns/turns-secure-sum",)),
-    small("turns-chance", "clients by chance", ("turns/turns-chance",)),
-    small("turns-chance-clients", "clients by chance, each of them one unit", ("turns/turns-chance-clients",)),
-    small("turns-gaps", "noise for known gaps", ("turns/turns-gaps-all", "turns/turns-gaps")),
-    small("turns-batches", "records that are drawn", ("turns/turns-batches",)),
-    small("local-steps-fashion", "servers on pseudo-gradients of K local steps", ("local-steps-fashion",)),
+    ), 3),
+    small("turns-local", "few clients in a round under local trust", ("turns/turns-local",), 3.5),
+    small("turns-secure-sum", "few clients in a round under secure sum", ("turns/turns-secure-sum",), 5),
+    small("turns-chance", "clients by chance", ("turns/turns-chance",), 6.1),
+    small("turns-chance-clients", "clients by chance, each of them one unit", ("turns/turns-chance-clients",), 4.4),
+    small("turns-gaps", "noise for known gaps", ("turns/turns-gaps-all", "turns/turns-gaps"), 1.4),
+    small("turns-batches", "records that are drawn", ("turns/turns-batches",), 5.7),
+    small("local-steps-fashion", "servers on pseudo-gradients of K local steps", ("local-steps-fashion",), 1.3),
     Result(
         "found-clips", "a clip that finds itself beside fixed ones, in docs/recipe.md",
         (("python", f"{RECIPE}/found_clips.py", "{runs}/found-clips.jsonl"),),
-        ("docs/results/found-clips", "docs/recipe.md"), (f"{RECIPE}/found_clips.py",),
+        ("docs/results/found-clips", "docs/recipe.md"), (f"{RECIPE}/found_clips.py",), minutes=3.5, recorded=True,
     ),
     Result(
         "unequal-budgets", "what a strict client costs the others, in docs/budgets.md",
@@ -120,7 +122,7 @@ RESULTS: tuple[Result, ...] = (
         ("docs/results/private-tuning", "docs/private-tuning.md"), ("experiments/private-tuning.toml",),
         by_hand="the table, from table.md",
     ),
-    small("curvature-fashion", "curvatures inside the recipe's preparation", ("curvature-fashion",), first=(
+    small("curvature-fashion", "curvatures inside the recipe's preparation", ("curvature-fashion",), 3.4, first=(
         "fedsofim", "tune", "experiments/tune-curvature-fashion.toml", "--strategy", "grid", "--out",
         "experiments/tuned/curvature-fashion.toml",
     )),
