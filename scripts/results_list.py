@@ -2,7 +2,7 @@
 
 One line for each. A command's words may hold {runs} (where journals are kept), {features} and {tables} (folders of data
 that are not part of the project) and {published} (the paper's tables). `minutes` are of two idle cores: recorded where
-a page or journal says so (some beside other work), estimated from the number of runs elsewhere, None where nobody knows.
+a page or journal says so (some beside other work), estimated from the number of runs elsewhere, None: nobody knows.
 """
 
 from dataclasses import dataclass
