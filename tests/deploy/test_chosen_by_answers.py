@@ -43,7 +43,7 @@ def after_the_first(then: Curve, epsilon: float) -> float:
 
 def test_who_may_choose_has_more_than_either_if_sampling_is_believed():
     believed = epsilon_of_sampled(FIRST, [Sampled(LARGE, RATE, 1)], DELTA)
-    alike = brentq(lambda mu: epsilon_of(math.hypot(FIRST, mu), DELTA) - believed, 0.1, 10)
+    alike = float(brentq(lambda mu: epsilon_of(math.hypot(FIRST, mu), DELTA) - believed, 0.1, 10))  # type: ignore[arg-type]
     one, other = sampled(LARGE, RATE), gaussian(alike)
     for then in (one, other):
         assert after_the_first(then, believed) < 1.001 * DELTA
