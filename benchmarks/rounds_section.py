@@ -12,10 +12,8 @@ TEXT = """
 ## A federation's rounds
 One server and three nodes on one machine, TLS and node keys on (`python benchmarks/rounds.py`). A round is counted
 from one checkpoint to the next: question, three answers, step. Seconds are told beside how busy the machine was; CPU
-seconds, of all processes of the federation, depend on that less. Where others used the machine too, the federation had
-a real-time priority (`chrt -r 10`), which gives it the cores whenever it wants them, as on a machine of its own, but
-not its caches. With `nice -n -15` alone rounds of 650 parameters took 0.86 and 0.91 s by median at loads of 15 to 20,
-and 1.16 s at a load of 48; of a million 7.1 s at that load.
+seconds, of all processes of the federation, depend on that less. Beside other work, with `nice -n -15`, rounds of 650
+parameters took 0.86 and 0.91 s by median at loads of 15 to 20, and 1.16 s at a load of 48; of a million 7.1 s at that load.
 
 {table}
 

@@ -6,10 +6,10 @@ a page or journal says so, estimated from the number of runs elsewhere, None whe
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 Command = tuple[str, ...]
 PAPER, RECIPE = "experiments", "experiments/recipe"
-UNITS = ("units-clients", "units-persons-2", "units-persons-5", "units-persons-10")
 # 900 runs of the paper's grids took eight minutes on two cores (docs/results/README.md); recipe runs have five seeds
 MINUTES_A_RUN = 8 / 900
 
@@ -46,6 +46,19 @@ def grid(name: str, file: str, runs: int, *, features: bool = True, published: b
     )
 
 
+def small(name: str, what: str, files: tuple[str, ...], first: Command | None = None) -> Result:
+    """A table of experiments/tables.py, shown by pages of docs."""
+    paths = tuple(f"experiments/{file}.toml" for file in files)
+    runs = tuple(("fedsofim", "compare", path, "--out", f"{{runs}}/{Path(path).stem}") for path in paths)
+    return Result(
+        name,
+        what,
+        (*((first,) if first else ()), *runs, ("python", "experiments/tables.py", "{runs}", name)),
+        (f"docs/results/{name}",),
+        (*(first[2:3] if first else ()), *paths),
+    )
+
+
 RESULTS: tuple[Result, ...] = (
     # small ones first, so that a stopped run has most of the list
     Result(
@@ -79,11 +92,20 @@ RESULTS: tuple[Result, ...] = (
         ("docs/models.md",), ("experiments/models-fashion-mlp.toml", "experiments/models-fashion-linear.toml"),
         minutes=10, by_hand="the table, from runs.jsonl",
     ),
+    small("units", "what protecting a record, a person or a client costs, in docs/protection.md", (
+        "units/units-clients", "units/units-persons-2", "units/units-persons-5", "units/units-persons-10",
+    )),
+    small("turns-local", "few clients in a round under local trust", ("turns/turns-local",)),
+    small("turns-secure-sum", "few clients in a round under secure sum", ("turns/turns-secure-sum",)),
+    small("turns-chance", "clients by chance", ("turns/turns-chance",)),
+    small("turns-chance-clients", "clients by chance, each of them one unit", ("turns/turns-chance-clients",)),
+    small("turns-gaps", "noise for known gaps", ("turns/turns-gaps-all", "turns/turns-gaps")),
+    small("turns-batches", "records that are drawn", ("turns/turns-batches",)),
+    small("local-steps-fashion", "servers on pseudo-gradients of K local steps", ("local-steps-fashion",)),
     Result(
-        "units", "what protecting a record, a person or a client costs, in docs/protection.md",
-        (*(("fedsofim", "compare", f"experiments/units/{name}.toml", "--out", f"{{runs}}/{name}") for name in UNITS),
-         ("python", "experiments/units/table.py", "{runs}", "docs/results/units")),
-        ("docs/results/units", "docs/protection.md"), tuple(f"experiments/units/{name}.toml" for name in UNITS),
+        "found-clips", "a clip that finds itself beside fixed ones, in docs/recipe.md",
+        (("python", f"{RECIPE}/found_clips.py", "{runs}/found-clips.jsonl"),),
+        ("docs/results/found-clips", "docs/recipe.md"), (f"{RECIPE}/found_clips.py",),
     ),
     Result(
         "unequal-budgets", "what a strict client costs the others, in docs/budgets.md",
@@ -98,15 +120,10 @@ RESULTS: tuple[Result, ...] = (
         ("docs/results/private-tuning", "docs/private-tuning.md"), ("experiments/private-tuning.toml",),
         by_hand="the table, from table.md",
     ),
-    Result(
-        "curvature-fashion", "curvatures and local steps inside the recipe's preparation",
-        (("fedsofim", "tune", "experiments/tune-curvature-fashion.toml", "--strategy", "grid", "--out",
-          "{runs}/curvature-fashion.toml"),
-         ("fedsofim", "compare", "experiments/local-steps-fashion.toml", "--out", "{runs}/local-steps-fashion")),
-        ("docs/results/curvature-fashion",),
-        ("experiments/tune-curvature-fashion.toml", "experiments/local-steps-fashion.toml"),
-        by_hand="its README.md and trials.csv, from the journal of trials",
-    ),
+    small("curvature-fashion", "curvatures inside the recipe's preparation", ("curvature-fashion",), first=(
+        "fedsofim", "tune", "experiments/tune-curvature-fashion.toml", "--strategy", "grid", "--out",
+        "experiments/tuned/curvature-fashion.toml",
+    )),
     *(
         grid(f"paper-{data}-{what}", f"{PAPER}/paper-{data}-{what}.toml", runs)
         for data in ("cifar10", "pathmnist")
@@ -154,6 +171,11 @@ RESULTS: tuple[Result, ...] = (
     Result(
         "rounds", "rounds of a federation in docs/performance.md", (("python", "benchmarks/rounds.py"),),
         ("docs/federation_rounds.json", "docs/performance.md"), minutes=10,
+    ),
+    Result(
+        "crowd", "few of many clients, few of many records, in docs/performance.md",
+        (("python", "benchmarks/crowd.py"), ("python", "benchmarks/run.py", "--page")),
+        ("docs/crowd.json", "docs/performance.md"), minutes=1, recorded=True,
     ),
     Result(
         "performance", "times of rounds beside other libraries", (("python", "benchmarks/run.py"),),

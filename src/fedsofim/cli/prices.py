@@ -1,6 +1,7 @@
 """`fedsofim privacy` and `methods`: what a method releases and costs, before any record is read."""
 
 import json
+from dataclasses import asdict
 from typing import Annotated, Any, cast
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from fedsofim.cli import tables
 from fedsofim.cli.method_list import describe_all
 from fedsofim.cli.options import Json, MethodOptions, grouped
-from fedsofim.cli.whom_options import UnitOption
+from fedsofim.cli.whom_options import TakingPart, UnitOption
 from fedsofim.core.budget import WITHOUT, budget_of, stated
 from fedsofim.core.budgets import AnyBudget, read_epsilons
 from fedsofim.core.models import softmax_head
@@ -20,6 +21,7 @@ from fedsofim.errors import InputError, expect_whole
 @grouped
 def privacy(
     method: MethodOptions,
+    part: TakingPart,
     epsilon: Annotated[
         str | None, typer.Option(metavar="NUMBER", help=f"Privacy budget of every record; {WITHOUT}: without noise.")
     ] = None,
@@ -68,6 +70,7 @@ def privacy(
         trust=cast(Any, trust),
         min_clients=min_clients,
         multiplier=None if sigma_g is None else sigma_g / clients**0.5,
+        **asdict(part),
     )
     summary = {"method": plan.method.name, "clients": clients, **privacy_summary(plan)}
     if records is None and unit != "client":

@@ -14,7 +14,20 @@ UnitOption = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class WhomOptions:
+class TakingPart:
+    """Who takes part in a round, and which records are read."""
+
+    participants: Annotated[
+        int | None, typer.Option(show_default="all", help="Clients that take part in a round, in turn.")
+    ] = None
+    batch_rate: Annotated[float, typer.Option(help="Part of the records in a gradient, drawn in secret.")] = 1.0
+    client_rate: Annotated[
+        float, typer.Option(help="Part of the clients in a round, drawn in secret; under --trust secure-sum.")
+    ] = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhomOptions(TakingPart):
     unit: Annotated[
         str,
         typer.Option(help="Whom epsilon protects: a record, a person (--person-column, or the schema's), a client."),
@@ -22,14 +35,6 @@ class WhomOptions:
     records_per_person: Annotated[
         int | None, typer.Option(show_default="all", help="Of a person with more records the first so many count.")
     ] = None
-    participants: Annotated[
-        int | None, typer.Option(show_default="all", help="Clients that take part in a round, in turn.")
-    ] = None
-    batch_rate: Annotated[float, typer.Option(help="Part of the records in a gradient, drawn in secret.")] = 1.0
-
-    client_rate: Annotated[
-        float, typer.Option(help="Part of the clients in a round, drawn in secret; under --trust secure-sum.")
-    ] = 1.0
 
     def protecting(self, dealt: Split) -> Split:
         """The split with the unit that was asked for."""

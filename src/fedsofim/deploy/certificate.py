@@ -7,15 +7,16 @@ recomputes every line, and looks whether their chains have the history that was 
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedsofim.core.budget import WITHOUT, epsilon_stated, stated
 from fedsofim.deploy.account import Account
+from fedsofim.deploy.certificate_words import cost, readable, unit_of
 from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.signatures import fingerprint, is_signed, signed, trouble_with
+from fedsofim.deploy.signatures import is_signed, signed, trouble_with
 from fedsofim.errors import InputError, is_number
 from fedsofim.files import write_text
 from fedsofim.formats import CERTIFICATE, check_format
@@ -48,7 +49,7 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
                 "job": job,
                 "method": terms[job]["method"],
                 "rounds_planned": terms[job]["rounds"],
-                "unit": _unit(terms[job]),
+                "unit": unit_of(terms[job]),
                 "epsilon": stated(epsilon_of_lines(lines, delta)),
                 "released": _summed(lines),
             }
@@ -61,11 +62,6 @@ def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
         "unit": weakest(job["unit"] for job in jobs),
         "jobs": jobs,
     }
-
-
-def _unit(of: Mapping[str, Any]) -> str:
-    """Whom a job's terms, or a statement, protect; those of before there were units: records."""
-    return str(of.get("unit", "record"))
 
 
 def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
@@ -92,11 +88,15 @@ def _summed(lines: Sequence[Line]) -> list[dict[str, Any]]:
 
 
 def document_of(
-    job: str, statements: Mapping[str, Mapping[str, Any]], absent: Mapping[int, Sequence[str]] | None = None
+    job: str,
+    statements: Mapping[str, Mapping[str, Any]],
+    absent: Mapping[int, Sequence[str]] | None = None,
+    silent: Collection[str] = (),
 ) -> dict[str, Any]:
     """The certificate of a job: the statements of its nodes, by name, under the accounting they were made by.
 
-    `absent`: who was not in the average of a round, counted from 0 here and from 1 in the certificate.
+    `absent`: who was not in the average of a round, counted from 0 here and from 1 in the certificate;
+    `silent`: of whom there is no statement.
     """
     missed = {name: [round + 1 for round, names in sorted((absent or {}).items()) if name in names]
               for name in sorted({n for names in (absent or {}).values() for n in names})}  # fmt: skip
@@ -106,6 +106,7 @@ def document_of(
         "accounting": ACCOUNTING,
         "clients": {k: dict(v) for k, v in statements.items()},
         **({"absent": missed} if missed else {}),
+        **({"silent": sorted(silent)} if silent else {}),
     }
 
 
@@ -116,47 +117,6 @@ def write(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
     write_text(machine, json.dumps(document, indent=2))
     write_text(people, readable(document))
     return machine, people
-
-
-def readable(document: Mapping[str, Any]) -> str:
-    """The certificate in words."""
-    lines = [f"Privacy certificate of job {document['job']}", "", f"Accounting: {document['accounting']}.", ""]
-    for name, s in sorted(document["clients"].items()):
-        if "epsilon" not in s:
-            raise InputError(f"the statement of {name} is damaged: it states no epsilon")
-        cap = f", cap {s['cap']:g}" if s.get("cap", WITHOUT) != WITHOUT else ""
-        lines.append(f"{name}: {_cost(s['epsilon'], s['delta'])} over the life of its data{cap}")
-        lines.append(f"  it protects {PROTECTED[_unit(s)]}")
-        for job in s["jobs"]:
-            mark = "this job" if job["job"] == document["job"] else "another job"
-            lines.append(
-                f"  {job['method']} ({mark}, {job['job'][:8]}): {_cost(job['epsilon'])} by itself, "
-                f"for {PROTECTED[_unit(job)]}"
-            )
-            lines += [
-                f"    {r['releases']} x {r['what']}: sum clipped at {r['clip']:g} per {_unit(job)}, noise std "
-                f"{r['multiplier'] * r['clip']:.6g} (multiplier {r['multiplier']:.6g})"
-                + (f", each {_unit(job)} sampled with probability {r['sampled']:g}" if r["sampled"] < 1 else "")
-                for r in job["released"]
-            ]
-        if is_signed(s):
-            lines.append(f"  signed with the key {fingerprint(s)}, over {s.get('entries')} entries of its ledger")
-        lines.append("")
-    for name, rounds in document.get("absent", {}).items():
-        lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
-    lines += [
-        "An epsilon holds for whom it protects, at one client, against whoever sees everything that was released.",
-        "The smaller it is, the less anybody can tell from all of it whether they were there or somebody else.",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _cost(epsilon: float | str, delta: float | None = None) -> str:
-    """An epsilon with what it is one of, or that there is none."""
-    value = epsilon_stated(epsilon)
-    if value == math.inf:
-        return WITHOUT
-    return f"epsilon {value:.6g}" + (f" at delta {delta:g}" if delta is not None else "")
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -245,15 +205,15 @@ def _arithmetic(claimed: Mapping[str, Any]) -> list[str]:
     try:
         jobs = [(job, [_line(row) for row in job["released"]]) for job in claimed["jobs"]]
         wrong = [
-            f"states {_cost(job['epsilon'])} for job {job['job']}, which does not follow from what was released"
+            f"states {cost(job['epsilon'])} for job {job['job']}, which does not follow from what was released"
             for job, lines in jobs
             if not _close(job["epsilon"], stated(epsilon_of_lines(lines, claimed["delta"])))
         ]
         everything = stated(epsilon_of_lines([line for _, lines in jobs for line in lines], claimed["delta"]))
-        if _unit(claimed) != weakest(_unit(job) for job in claimed["jobs"]):
-            wrong.append(f"says that it protects {PROTECTED[_unit(claimed)]}, which one of its jobs did not")
+        if unit_of(claimed) != weakest(unit_of(job) for job in claimed["jobs"]):
+            wrong.append(f"says that it protects {PROTECTED[unit_of(claimed)]}, which one of its jobs did not")
         if not _close(claimed["epsilon"], everything):
-            wrong.append(f"states {_cost(claimed['epsilon'])} altogether; its lines give {_cost(everything)}")
+            wrong.append(f"states {cost(claimed['epsilon'])} altogether; its lines give {cost(everything)}")
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return ["what it released cannot be read"]
     return wrong
@@ -281,9 +241,11 @@ def _membership(document: Mapping[str, Any], terms: Mapping[str, Mapping[str, An
 def _differences(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     out = []
     if not _close(claimed["epsilon"], found["epsilon"]):
-        out.append(f"states {_cost(claimed['epsilon'])}; its ledger gives {_cost(found['epsilon'])}")
-    if _unit(claimed) != found["unit"]:
-        out.append(f"says that it protects {PROTECTED[_unit(claimed)]}; by its ledger it is {PROTECTED[found['unit']]}")
+        out.append(f"states {cost(claimed['epsilon'])}; its ledger gives {cost(found['epsilon'])}")
+    if unit_of(claimed) != found["unit"]:
+        out.append(
+            f"says that it protects {PROTECTED[unit_of(claimed)]}; by its ledger it is {PROTECTED[found['unit']]}"
+        )
     theirs = {job.get("job"): job for job in claimed["jobs"]}
     for job in found["jobs"]:
         other = theirs.pop(job["job"], None)

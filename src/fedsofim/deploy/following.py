@@ -50,8 +50,8 @@ def follow(server: Path, order: Order, conduct: Conduct) -> None:
 def _submitted(server: Path, order: Order, conduct: Conduct) -> dict[str, Any]:
     """How the run ended. One whose process never came up is submitted again.
 
-    Flower gives a run's process 30 s from its start to its first sign of life; on a busy machine that is not enough, and then
-    the run is over before anything was asked of anybody.
+    Flower gives a run's process 30 s from its start to its first sign of life; on a busy machine that is not enough, and
+    then the run is over before anything was asked of anybody.
     """
     what = order.method or f"the recipe {order.recipe}"
     for start in range(_STARTS):

@@ -13,6 +13,7 @@ from flwr.app import Message
 from fake_grid import FakeClock, FakeGrid, is_round, numbered
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, restore
+from fedsofim.deploy.flower.messages import what_of
 from fedsofim.deploy.flower.strategy import RoundFailed
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
@@ -55,3 +56,59 @@ def test_with_fewer_than_enough_the_round_fails_by_name(tmp_path: Path, nodes: l
     with pytest.raises(RoundFailed, match="n1: no upload"):
         strategy(tmp_path, ORDER, timeout=20.0).start(grid)
     assert restore(tmp_path / "job" / CHECKPOINT).round == 1
+
+
+# --- the end: a certificate is about everybody --------------------------------------------------------------
+
+
+def test_a_statement_that_got_lost_is_asked_for_again(tmp_path: Path, nodes: list[Policy]):
+    """A soak's certificates were without whose answer had been lost, and did not verify."""
+    lost = []
+
+    def lose_the_first(node: int, question: Message, reply: Message) -> Message | None:
+        if node == 101 and what_of(question) == "account" and not lost:
+            return lost.append(node)
+        return reply
+
+    strategy(tmp_path, ORDER).start(FakeGrid(numbered(nodes), lose_the_first))
+    assert lost
+    document = certificate.read(tmp_path / "job" / "certificate.json")
+    assert not certificate.verify(document, [policy.ledger for policy in nodes])
+
+
+def test_a_node_that_was_away_at_the_end_states_its_account_when_it_is_back(tmp_path: Path, nodes: list[Policy]):
+    clock, grid = FakeClock(), FakeGrid(numbered(nodes))
+    away = grid.nodes[102]
+
+    def leave(node: int, question: Message, reply: Message) -> Message:
+        if node == 102 and is_round(question, 1):
+            del grid.nodes[102]
+            clock.after(30.0, lambda: grid.nodes.update({202: away}))  # under another number
+        return reply
+
+    grid.tamper = leave
+    strategy(tmp_path, ORDER, clock=clock).start(grid)
+    document = certificate.read(tmp_path / "job" / "certificate.json")
+    assert document["absent"] == {"n2": [3]} and sorted(document["clients"]) == ["n0", "n1", "n2"]
+    assert not certificate.verify(document, [policy.ledger for policy in nodes])
+
+
+def test_who_never_comes_back_is_named_and_the_job_still_ends(tmp_path: Path, nodes: list[Policy]):
+    clock, grid = FakeClock(), FakeGrid(numbered(nodes))
+    away = grid.nodes[102]
+
+    def leave(node: int, question: Message, reply: Message) -> Message:
+        if node == 102 and is_round(question, 1):
+            del grid.nodes[102]
+        return reply
+
+    grid.tamper = leave
+    strategy(tmp_path, ORDER, clock=clock).start(grid)
+    document = certificate.read(tmp_path / "job" / "certificate.json")
+    assert document["silent"] == ["n2"]
+    assert "Nothing is stated of n2" in (tmp_path / "job" / "certificate.txt").read_text()
+    assert certificate.verify(document, [policy.ledger for policy in nodes])
+    grid.nodes[102] = away
+    strategy(tmp_path, ORDER, clock=clock, resume=True).start(grid)  # as the certificate says
+    document = certificate.read(tmp_path / "job" / "certificate.json")
+    assert "silent" not in document and not certificate.verify(document, [policy.ledger for policy in nodes])

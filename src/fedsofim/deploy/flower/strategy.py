@@ -33,6 +33,7 @@ from fedsofim.deploy.flower.meeting import give_back, introductions, meet_again,
 from fedsofim.deploy.flower.messages import Reply, ask_message, opened, query_message
 from fedsofim.deploy.flower.open_sums import step_from, still_open
 from fedsofim.deploy.flower.post import Clock, Post
+from fedsofim.deploy.flower.stating import statements_of
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.deploy.presence import fewest
@@ -192,13 +193,10 @@ class MethodStrategy(Strategy):
         save(self.job_state, self.folder / CHECKPOINT)
 
     def _certify(self, post: Post) -> None:
-        replies = post.exchange([query_message("account", n) for n in self.nodes.values()], self.conduct.timeout)
-        accounts = {name: replies[number].facts for name, number in self.nodes.items()}
-        statements = {name: facts for name, facts in accounts.items() if certificate.sound(facts)}
-        for name in {c.name for c in self.now.clients} - set(statements):
-            _LOG.log(WARNING, "fedsofim: %s did not state its account; the certificate is without it", name)
+        statements = statements_of(post, self.now.clients, self.nodes, self.conduct, self._note)
         remember(self.conduct, statements)
-        document = certificate.document_of(self.now.job.id, statements, self.now.absent)
+        silent = {c.name for c in self.now.clients} - set(statements)
+        document = certificate.document_of(self.now.job.id, statements, self.now.absent, silent)
         certificate.write(document, self.folder)
 
     # --- Flower's own interface ---

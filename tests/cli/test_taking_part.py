@@ -1,0 +1,41 @@
+"""`fedsofim privacy` prices who takes part and which records are read, as `fedsofim run` does."""
+
+import json
+from typing import Any
+
+import pytest
+
+from commands import run_here
+
+
+def priced(capsys, monkeypatch, *options: Any) -> dict[str, Any]:
+    done = run_here(capsys, monkeypatch, "privacy", "--epsilon", "1", "--clients", "20", "--json", *map(str, options))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def multiplier(summary: dict[str, Any]) -> float:
+    return summary["ledger"][0]["multiplier"]
+
+
+def test_a_client_pays_for_the_rounds_in_which_it_is_asked(capsys, monkeypatch):
+    turns = priced(capsys, monkeypatch, "--rounds", 80, "--participants", 5)
+    assert turns["participants"] == 5
+    assert multiplier(turns) == pytest.approx(multiplier(priced(capsys, monkeypatch, "--rounds", 20)))
+
+
+def test_drawn_records_need_less_noise(capsys, monkeypatch):
+    drawn = priced(capsys, monkeypatch, "--rounds", 20, "--batch-rate", 0.1)
+    assert multiplier(drawn) < multiplier(priced(capsys, monkeypatch, "--rounds", 20)) / 2
+
+
+def test_drawn_clients_need_less_noise_where_they_are_the_unit(capsys, monkeypatch):
+    whole = ("--rounds", 20, "--trust", "secure-sum", "--unit", "client")
+    drawn = priced(capsys, monkeypatch, *whole, "--client-rate", 0.1)
+    assert drawn["client_rate"] == 0.1
+    assert multiplier(drawn) < multiplier(priced(capsys, monkeypatch, *whole)) / 2
+
+
+def test_who_answers_is_seen_under_local_trust(capsys, monkeypatch):
+    done = run_here(capsys, monkeypatch, "privacy", "--epsilon", "1", "--client-rate", "0.1")
+    assert done.returncode == 2 and "secure-sum" in done.stderr
