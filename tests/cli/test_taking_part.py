@@ -36,6 +36,13 @@ def test_drawn_clients_need_less_noise_where_they_are_the_unit(capsys, monkeypat
     assert multiplier(drawn) < multiplier(priced(capsys, monkeypatch, *whole)) / 2
 
 
+def test_clients_by_chance_hold_several_records_unless_it_is_said_that_they_hold_one(capsys, monkeypatch):
+    """A record alone at its client is hidden by the draw and needs a quarter of the noise: no run would have that."""
+    chance = ("--rounds", 20, "--trust", "secure-sum", "--client-rate", 0.1, "--records")
+    several, one = (multiplier(priced(capsys, monkeypatch, *chance, n)) for n in (50, 1))
+    assert multiplier(priced(capsys, monkeypatch, *chance[:-1])) == pytest.approx(several) and several > 4 * one
+
+
 def test_who_answers_is_seen_under_local_trust(capsys, monkeypatch):
     done = run_here(capsys, monkeypatch, "privacy", "--epsilon", "1", "--client-rate", "0.1")
     assert done.returncode == 2 and "secure-sum" in done.stderr

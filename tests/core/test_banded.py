@@ -12,7 +12,7 @@ from jax.scipy.linalg import toeplitz
 from diary import silent
 from fedsofim.core.banded import Banded
 from fedsofim.core.budget import Budget
-from fedsofim.core.mechanisms import Independent, Tree
+from fedsofim.core.mechanisms import Independent, Mischarged, Tree
 from fedsofim.core.method import OneGradient, server_method
 from fedsofim.errors import InputError, Refused
 from fedsofim.methods import make
@@ -118,6 +118,25 @@ def test_a_ledger_charges_it_for_the_rounds_in_which_a_client_is_asked():
 def test_where_it_cannot_be_made_or_priced_it_is_refused(how, why):
     with pytest.raises(Refused, match=why):
         plan_for(make_toy((9, 8, 7, 6)), make("ftrl", {"noise": "banded"}), Budget(2.0), 12, **how)
+
+
+@pytest.mark.parametrize("rounds", [13, 14, 15])
+def test_noise_for_another_number_of_rounds_is_refused(rounds: int):
+    """A client is asked as often as in the run's 16 rounds, but the matrix that is priced ends sooner: it costs less
+    than what the run moves."""
+    noise, real = Banded(rounds, 4), Banded(16, 4)
+    c = np.asarray(toeplitz(jnp.pad(jnp.asarray(noise.coefficients), (0, 12)), jnp.zeros(16)))
+    assert noise.cost(4) < 0.99 * np.sum(c[:, ::4] ** 2) and noise.cost(4) < real.cost(4)
+    method = server_method("mine", optax.sgd(1.0), OneGradient(noise))
+    with pytest.raises(Refused, match=f"over {rounds} rounds in a run of 16"):
+        plan_for(make_toy((9, 8, 7, 6)), method, Budget(2.0), 16, participants=1, trust="secure-sum")
+
+
+def test_no_wrong_account_is_put_around_it():
+    """Nobody would look inside: whether clients take turns, and whether all of them make the noise."""
+    method = server_method("mine", optax.sgd(1.0), OneGradient(Mischarged(Banded(48, 4), float)), note="wrong")
+    with pytest.raises(InputError, match="no published account"):
+        plan_for(make_toy((9, 8, 7, 6)), method, Budget(2.0), 12)
 
 
 @pytest.mark.parametrize("wrong", [(0, 2), (5, 0), (2.5, 2), (20_000, 2)])

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedsofim import native
+from fedsofim.core import release
 from fedsofim.core.clipped_sums import client_sums, noisy
 from fedsofim.core.clipping import guarded, square_sum
 from fedsofim.core.grouping import groups_of
@@ -18,6 +19,7 @@ from fedsofim.core.lattice import Lattice, Pair
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.queries import PerRecord, SecondMoment, SoftmaxGradient, matrix_of
 from fedsofim.core.records import Records, block_size, in_blocks
+from fedsofim.core.site import Site
 from fedsofim.errors import Refused
 
 pytestmark = pytest.mark.optimised
@@ -178,3 +180,25 @@ def test_a_lattice_states_all_that_its_sums_lose():
 def test_groups_hold_every_record_and_hardly_more(records: int):
     groups, size = groups_of(records)
     assert size <= 64 and records <= groups * size < records + 64
+
+
+def test_who_was_drawn_does_not_decide_how_others_are_rounded(monkeypatch):
+    """A record that adds nothing, and weighs most: drawn or not, all other records' sum is the same to the last bit."""
+    random = np.random.default_rng(0)
+    x = 1e-9 * random.normal(size=(1, 256, 20)).astype(np.float32)
+    x[0, 0] = 0.0
+    weight = np.full((1, 256), 0.3, np.float32)
+    weight[0, 0] = 1.0
+    query, consts = traced(lambda x, y: x, 20, jnp.float32)
+    site = Site(number=0, label="sum", query=query, clip=1.0, noise=Independent(), sample=0.5, share=None)
+
+    @jax.jit
+    def summed(first, key, records):
+        def drawn(site, keys, t, r):
+            return r._replace(weight=r.weight.at[0, 0].mul(first))
+
+        monkeypatch.setattr(release, "_sampled", drawn)
+        return release._one_client(key, jnp.int32(0), jnp.int32(0), jnp.zeros(1), *records, *consts, site=site)[0]
+
+    there, absent = (np.asarray(summed(jnp.float32(f), jax.random.key(0), laid(x, weight))) for f in (1, 0))
+    assert np.all(there == absent) and np.all(there != 0)

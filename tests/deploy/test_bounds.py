@@ -191,17 +191,6 @@ def test_whatever_an_account_holds_it_has_an_epsilon(multiplier: float, sample: 
     assert found >= max(alone, epsilon_of_lines([line(3.0)], DELTA)) * (1 - 1e-9)
 
 
-def test_many_kinds_of_sampled_releases_are_priced_in_bounded_effort(monkeypatch):
-    from fedsofim.core import accounting
-
-    seen: list[int] = []
-    monkeypatch.setattr(accounting, "epsilon_of_sampled", lambda mu, sampled, delta: seen.append(len(sampled)) or mu)
-    few = epsilon_of_lines([line(5.0 + i, sample=0.1) for i in range(3)], DELTA)
-    many = epsilon_of_lines([line(5.0 + i, sample=0.1) for i in range(60)], DELTA)
-    assert seen == [3, 16]
-    assert many > few
-
-
 def statements_of(path: Path, round: int, monkeypatch) -> int:
     """How many statements the database runs for one ask."""
     real, seen = sqlite3.connect, []

@@ -66,6 +66,20 @@ def of_persons(folder: Path, unit: str | None = "person", most: int | None = 2, 
     return out
 
 
+@pytest.mark.parametrize("nobody", ["", "  ", np.nan], ids=["empty", "blank", "no number"])
+def test_records_that_name_no_person_are_a_matter_of_the_operators(tmp_path: Path, nobody: Any):
+    """As one person they would tie strangers together, and tear apart whoever is named in other records."""
+    policy = of_persons(tmp_path)[0]
+    rows = SMALL.parts[0]
+    person = (PERSON[rows] if isinstance(nobody, str) else np.arange(len(rows)).astype(float)).copy()
+    person[[0, 3]] = nobody
+    np.savez(policy.data, x=SMALL.dataset.x_train[rows], y=SMALL.dataset.y_train[rows], person=person)
+    with pytest.raises(DataProblem, match="cannot be told apart") as caught:
+        hello(policy)
+    assert "2 records name no person" in caught.value.details
+    read_data(saying(policy, None, None))  # to whoever protects records it is all the same
+
+
 def deployed(nodes: list[Policy], **order: Any) -> JobState:
     return finish(nodes, started(nodes, **WHOM | order))
 

@@ -21,6 +21,7 @@ from fedsofim.experiments.grid import Entry, Experiment, Partition
 from fedsofim.experiments.private_tuning import planned_search, search_privately, write_found
 from fedsofim.experiments.tuning import Search, set_apart
 from fedsofim.methods import make
+from fedsofim.progress import Progress
 from fedsofim.simulation.private_count import count
 from toy import make_toy, write_blobs
 
@@ -77,12 +78,23 @@ def test_the_best_is_what_wins_and_every_trial_is_priced(described, monkeypatch)
     assert search_privately(job, SEARCH, folder).settings == {"lr": 1.0}
     assert seen == GRID["A"]["lr"]
     seeds = [replace(job, way=NegativeBinomial(4.0), seed=s) for s in range(12)]
-    lengths = []
+    lengths, shown = [], Shown()
     for other in seeds:
         seen.clear()
-        search_privately(other, SEARCH, folder)
+        search_privately(other, SEARCH, folder, progress=shown)
         lengths.append(len(seen))
     assert len(set(lengths)) > 2  # another seed, another number
+    assert shown.told == [4.0] * 12  # which the bar does not tell
+
+
+class Shown(Progress):
+    """A bar that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[float] = []
+
+    def at(self, done: float) -> None:
+        self.told.append(done)
 
 
 def test_a_trial_beyond_its_price_is_an_error():

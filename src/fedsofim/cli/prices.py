@@ -17,6 +17,8 @@ from fedsofim.core.plan import make_plan
 from fedsofim.core.summary import privacy_summary
 from fedsofim.errors import InputError, expect_whole
 
+SEVERAL = 2  # units of a client, unless told: a client of one, drawn by chance, is cheaper (core/drawn_clients.py)
+
 
 @grouped
 def privacy(
@@ -59,7 +61,7 @@ def privacy(
     plan = make_plan(
         method.make(None if sigma_g is not None else asked.epsilon),
         softmax_head(),
-        sizes=[1 if unit == "client" else records or 1] * clients,
+        sizes=[1 if unit == "client" else records or SEVERAL] * clients,
         unit=cast(Any, unit),
         places=None if unit == "record" else 2,  # how many records of one count changes no price
         shape=(64,),

@@ -29,18 +29,21 @@ def fused(query: Query, consts: Sequence, records: Records) -> bool:
 
 def client_sums(
     query: Query, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float,
-    rate: float = 1.0,
+    rate: float = 1.0, weights: Any = None,
 ) -> list[Pair]:  # fmt: skip
     """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client. `rate`: which
-    part of the records was drawn, where the rest have weight 0: the fused pass computes no others.
+    part of the records was drawn, where the rest have weight 0: the fused pass computes no others. `weights`: those of
+    the records before any was drawn.
 
     Both ways scale weights by a power of two to a largest one in (1/2, 1], and the sums back, which is exact: so
-    rounding is small next to the largest weight, not next to 1.
+    rounding is small next to the largest weight, not next to 1. A lattice is as fine whoever was drawn: by the largest
+    weight of the drawn, one record would decide how all others are rounded. (Floats, and so the fused pass, round alike
+    at every scale.)
     """
     if fused(query, consts, records):
         how = {"one_each": batched[0], "clients": clients, "clip": guarded(clip), "rate": rate}
         return [Pair(*native_sums.fused_sums(consts[0], *records, **how))]
-    records, scale = _unit_weights(records)
+    records, scale = _unit_weights(records, records.weight if weights is None else weights)
     by = query.client_sums if type(query) is TorchGradient else partial(_by_xla, query)
     pairs = by(consts, batched, records, clients, clip)
     return jax.tree.map(lambda a: a * scale.astype(a.dtype), pairs)
@@ -96,9 +99,9 @@ def _check(lattice: Lattice, ratio: float, outputs: Sequence[jax.ShapeDtypeStruc
         )
 
 
-def _unit_weights(records: Records) -> tuple[Records, jax.Array]:
-    """Records with weights of at most 1, and the power of two that they were divided by."""
-    mantissa, exponent = jnp.frexp(jnp.max(records.weight, initial=0.0))
+def _unit_weights(records: Records, weights: Any) -> tuple[Records, jax.Array]:
+    """Records with weights of at most 1, where `weights` are the largest, and the power of two they were divided by."""
+    mantissa, exponent = jnp.frexp(jnp.max(weights, initial=0.0))
     exponent = exponent - (mantissa == 0.5).astype(exponent.dtype)  # a power of two is its own
     up, down = (jnp.ldexp(jnp.ones_like(mantissa), e) for e in (exponent, -exponent))
     return records._replace(weight=records.weight * down), up

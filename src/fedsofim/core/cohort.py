@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 
 from fedsofim.core.audit import Inputs
+from fedsofim.core.normals import coins
 from fedsofim.core.records import Records
 
 _GROUPS = 2**30  # folded into the run's key with a group's number: apart from every client's
@@ -45,7 +46,7 @@ class Cohort:
         """The cohort of a round in which each client takes part with this probability (drawn_clients.py). Who is
         absent has no records in it, and its noise as always."""
         key = jax.random.fold_in(jax.random.fold_in(self.key, _PRESENCE), t)
-        present = jax.random.bernoulli(key, rate, self.weights.shape)
+        present = coins(key, rate, self.weights.shape)
         whose = self.records.owner[:, None] if self.whose is None else self.whose
         weight = self.records.weight * present[whose].astype(self.records.weight.dtype)
         return replace(self, records=self.records._replace(weight=weight))

@@ -27,7 +27,7 @@ from fedsofim.core.gaussian import delta_of, epsilon_of
 
 _UNLIKELY = 1e-30  # of how often a client is present: counted as if all were then known
 _HALVINGS = 60
-_LOGS = 1 + 1e-9  # of a probability: far more than logarithms of factorials round
+_LOGS = 1e-13  # of a probability, for each round: far more than logarithms of factorials of so many round
 
 
 class Attended(NamedTuple):
@@ -64,4 +64,4 @@ def epsilon_of_attended(mu: float, drawn: Attended, delta: float) -> float:
 def _binomial(k: int, n: int, q: float) -> float:
     """The chance of k of n, rounded up."""
     ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-    return math.exp(ways + k * math.log(q) + (n - k) * math.log1p(-q)) * _LOGS
+    return math.exp(ways + k * math.log(q) + (n - k) * math.log1p(-q) + _LOGS * (n + 1e4))

@@ -2,7 +2,8 @@
 
 **All records read.** With k records replaced every sum moves by at most k·ratio·clip, as if its multiplier were k times
 smaller: what was mu-GDP for one is k·mu-GDP for k, and no less can be said of the worst case (all k alike). Where the k
-are at several clients, client i sees k_i of them, and Σ (k_i·mu)² <= (k·mu)².
+are at several clients, client i sees k_i of them, and Σ (k_i·mu)² <= (k·mu)². Where all clients make one noise
+(banded.py) their moves may meet in it, and |Σ C·d_i| <= Σ |C·d_i| <= Σ k_i·mu is k·mu again.
 
 **Sampled records, or clients that take part by chance.** Two bounds, of which the smaller counts:
 * as if all were read: which of the k take part is a mixture, and no draw reveals more than the one that takes all k

@@ -84,6 +84,8 @@ def as_mechanism(noise: "float | Mechanism") -> Mechanism:
     if is_number(noise):
         return Independent(float(noise))  # type: ignore[arg-type]
     inner = noise.noise if type(noise) is Mischarged else noise
+    if type(inner) is Banded and inner is not noise:
+        raise InputError(f"noise is {noise!r}; banded noise has no published account that a run could repeat")
     if type(inner) not in (Independent, Diagonal, Tree, Banded):
         raise InputError(
             f"noise is {noise!r}; expected a number, or Independent, Diagonal, Tree or Banded, whose costs are proved"

@@ -90,7 +90,7 @@ def read_programs(
         phase: audit_program(c, model, given, facts, phase, times=public.times(phase), units=units, declared=declared)
         for phase, (c, given) in clients.items()
     }
-    _check_gaps(method, found, public.groups)
+    _check_gaps(method, found, public)
     found[Phase.ROUND] = _attended(method, found[Phase.ROUND], public.attendance)
     for phase, program in found.items():
         _check_work(program, public.times(phase), most)
@@ -105,15 +105,22 @@ def made_by_all(program: Program) -> bool:
     return any(type(site.noise) is Banded for site in program.sites)
 
 
-def _check_gaps(method: Method, programs: Mapping[Phase, Program], groups: int) -> None:
-    """Banded noise is for one gradient a round, and for clients that take turns."""
-    if not any(made_by_all(p) for p in programs.values()):
+def _check_gaps(method: Method, programs: Mapping[Phase, Program], public: Public) -> None:
+    """Banded noise is for one gradient a round, for clients that take turns, and for just as many rounds: its price is
+    that of a matrix which ends with the run (banded.py)."""
+    found = [(phase, site.noise) for phase, p in programs.items() for site in p.sites if type(site.noise) is Banded]
+    if not found:
         return
-    gaps = {site.noise.gap for p in programs.values() for site in p.sites if type(site.noise) is Banded}
-    if groups == 1 or gaps != {groups} or not can_pool(method):
+    if public.groups == 1 or {noise.gap for _, noise in found} != {public.groups} or not can_pool(method):
         raise Refused(
-            f"{method.name} with banded noise at {groups} groups of clients: it is for methods of one gradient a round "
-            "whose clients take turns (participants k of n), as far apart as they do. Use noise='tree', or restart=1"
+            f"{method.name} with banded noise at {public.groups} groups of clients: it is for methods of one gradient "
+            "a round whose clients take turns (participants k of n), as far apart as they do. Use noise='tree', or "
+            "restart=1"
+        )
+    if wrong := [noise for phase, noise in found if phase is not Phase.ROUND or noise.rounds != public.rounds]:
+        raise Refused(
+            f"{method.name} with banded noise laid out over {wrong[0].rounds} rounds in a run of {public.rounds}: it "
+            "is for the rounds, and its cost ends with the last of them. Give it the run's (facts.rounds)"
         )
 
 

@@ -17,6 +17,7 @@ from jax.interpreters import batching, mlir
 
 from fedsofim.core.clipped_sums import client_sums, fused, noisy
 from fedsofim.core.clipping import guarded
+from fedsofim.core.normals import coins
 from fedsofim.core.records import Records
 from fedsofim.core.site import Site
 from fedsofim.errors import Refused
@@ -69,8 +70,9 @@ def _one_client(*args, site: Site) -> list[jax.Array]:
         weight=op.records.weight * (op.records.owner == op.index)[:, None].astype(op.records.weight.dtype),
         owner=jnp.zeros_like(op.records.owner),
     )
-    mine = _sampled(site, jnp.expand_dims(op.key, 0), op.round, mine)
-    sums = client_sums(site.query, op.consts, [False] * len(op.consts), mine, 1, _clip(site), site.sample)
+    drawn = _sampled(site, jnp.expand_dims(op.key, 0), op.round, mine)
+    how = {"clip": _clip(site), "rate": site.sample, "weights": mine.weight}
+    sums = client_sums(site.query, op.consts, [False] * len(op.consts), drawn, 1, **how)
     return noisy(site.noise, op.key, op.round, op.stds[site.number], jax.tree.map(lambda a: a[0], sums))
 
 
@@ -90,7 +92,8 @@ def _all_clients(args: Sequence, dims: Sequence, *, site: Site) -> tuple[list[ja
     consts = [c if d is None else jnp.moveaxis(c, d, 0) for c, d in zip(op.consts, dim.consts, strict=True)]
     keys = op.key if dim.key is not None else jax.random.split(op.key, clients)
     records = _sampled(site, keys, op.round, op.records)
-    sums = client_sums(site.query, consts, batched, records, clients, _clip(site), site.sample)
+    how = {"clip": _clip(site), "rate": site.sample, "weights": op.records.weight}
+    sums = client_sums(site.query, consts, batched, records, clients, **how)
     stds = op.stds if dim.stds is None else jnp.moveaxis(op.stds, dim.stds, 0)  # of all, or a row for each client
     std = jnp.broadcast_to(stds[..., site.number], (clients,))
     out = jax.vmap(lambda key, s, *sums: noisy(site.noise, key, op.round, s, sums))(keys, std, *sums)
@@ -130,7 +133,7 @@ def _sampled(site: Site, keys, round, records: Records) -> Records:
 
     def kept(owner, block):
         key = jax.random.fold_in(jax.random.fold_in(keys[owner], _SAMPLING), round)
-        return jax.random.bernoulli(jax.random.fold_in(key, block), site.sample, records.weight.shape[1:])
+        return coins(jax.random.fold_in(key, block), site.sample, records.weight.shape[1:])
 
     mask = jax.vmap(kept)(records.owner, blocks)
     return records._replace(weight=records.weight * mask.astype(records.weight.dtype))

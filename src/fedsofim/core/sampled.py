@@ -10,6 +10,13 @@ Two upper bounds, of which the smaller counts:
   delta(epsilon) only grows: any grid is a bound, a finer one a closer one. Grids are refined by 4 until that gains
   next to nothing.
 
+**Of which pair.** Replacing v by w, |v|, |w| <= 1, tells P = (1-q)·N(0) + q·N(v) from Q = (1-q)·N(0) + q·N(w); what is
+priced is v = 1, w = -1 on a line. That is the worst. For a = e^epsilon >= 1, P - a·Q = q·(N(v) - a·N(w) - b·N(0)) with
+b = (a-1)·(1-q)/q, so delta is q·E(1 - a·e^s - b·e^t)₊ under N(v), s and t Gaussian with variances |w-v|² and |v|²,
+means minus half of them and covariance (w-v)·(-v). The mixed derivative of (1 - a·e^s - b·e^t)₊ in s and t is nowhere
+negative, so delta grows with the covariance (Slepian): w, 0 and v are on a line, in this order. And there the sign
+changes once, so delta grows with |w-v| and with |v|. It is the same pair the other way round, so for every a.
+
 The distributions are convolved by FFT, whose rounding (about 1e-16 of the whole mass in each of up to a million
 points, of either sign) no grid rounds up. So delta is asked for less `FFT_ROUNDING`, and where that leaves nothing
 only the first bound is used.

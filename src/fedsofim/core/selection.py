@@ -27,7 +27,8 @@ where q = Q(<y) + t·Q(y) and q' are the probabilities of one and the same event
 
       D_a(A, A') <= D_a + m·delta(log(a/(a-1))) + log(m)/(a-1).
 
-  K may be 0: what is released then must not depend on the records.
+  K may be 0: what is released then must not depend on the records. It is one result more, of probability e^-m on both
+  sides, so e^-m is added to e^((a-1)·D_a(A, A')).
 
 From Renyi to (epsilon, delta): epsilon = D_a + log((a-1)/a) - log(a·delta)/(a-1), for every a > 1 (Canonne, Kamath and
 Steinke 2020). All orders are tried on a grid; each gives a true bound, so the least of them is one.
@@ -128,8 +129,13 @@ class Poisson:
     mean: float
 
     def epsilon(self, mu: float, delta: float) -> float:
+        return _epsilon(self.renyi(mu), delta)
+
+    def renyi(self, mu: float) -> np.ndarray:
+        """Divergences of the best of K, of all orders."""
         ties = np.array([delta_of(mu, math.log(a / (a - 1))) for a in _ORDERS])
-        return _epsilon(_ORDERS * mu**2 / 2 + self.mean * ties + math.log(self.mean) / (_ORDERS - 1), delta)
+        some = (_ORDERS - 1) * (_ORDERS * mu**2 / 2 + self.mean * ties) + math.log(self.mean)
+        return np.logaddexp(some, -self.mean) / (_ORDERS - 1)
 
     def draw(self, random: np.random.Generator) -> int:
         return int(random.poisson(self.mean))

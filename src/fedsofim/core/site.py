@@ -18,7 +18,7 @@ from fedsofim.errors import InputError, Refused, is_number, is_whole
 MAX_SITES = 64  # in one program; local steps belong in door.scan, which is one site
 SMALLEST_CLIP, LARGEST_CLIP = 1e-9, 1e9  # beyond, float32 has no room for records, sums and noise beside each other
 
-SMALLEST_SAMPLE = 1e-9  # below, no record would ever take part
+SMALLEST_SAMPLE = 1e-6  # below, the simulator's coins are too coarse (normals.py), and hardly a record takes part
 
 
 class Site(NamedTuple):

@@ -22,7 +22,26 @@ def whose_records(unit: Unit, person: np.ndarray | None, parts: Sequence[np.ndar
             f"{name} does not say whose each record is, so persons cannot be protected as a whole; name the column "
             "(--person-column, or kind = \"person\" in the schema), or protect records (unit 'record')"
         )
-    return [_in_order(np.asarray(person)[rows]) for rows in parts]
+    person = np.asarray(person)
+    if nameless := sum(int(np.sum(_nobody(person[rows]))) for rows in parts):
+        raise InputError(
+            f"{name}: {nameless} records name no person; together they would be one, and of somebody who is named in "
+            "others not all. Give each person an id of their own, also those who are not known"
+        )
+    return [_in_order(person[rows]) for rows in parts]
+
+
+def _nobody(person: np.ndarray) -> np.ndarray:
+    """Which ids are none: empty text, or no finite number.
+
+    >>> _nobody(np.array(["p1", " ", ""])).tolist(), _nobody(np.array([1.0, np.nan])).tolist()
+    ([False, True, True], [False, True])
+    """
+    if person.dtype.kind in "US":
+        return np.char.strip(person) == np.zeros((), person.dtype)
+    if person.dtype.kind in "iu":
+        return np.zeros(len(person), bool)
+    return ~np.isfinite(person) if person.dtype.kind == "f" else np.ones(len(person), bool)
 
 
 def _in_order(person: np.ndarray) -> np.ndarray:

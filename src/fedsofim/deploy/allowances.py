@@ -2,14 +2,12 @@
 
 The ledger's releases compose to mu, the cap is worth mu_cap at the policy's delta, and a job of mu' more stays within
 it exactly if mu² + mu'² <= mu_cap². So what is left is mu' = sqrt(mu_cap² - mu²), said as an epsilon at that delta.
-Releases of sampled records are counted as if they had read all, which is never less; so less may be said than is left.
 The job is priced again by the node before it begins and at every request: this number decides nothing, it only helps a
 coordinator to ask for what will be granted.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from fedsofim.core.budget import Budget
 from fedsofim.core.budgets import AnyBudget, Budgets, simplest
@@ -36,7 +34,7 @@ def left_of(cap: float, delta: float, lines: Sequence[Line]) -> float:
     """
     if not lines:
         return cap
-    before = epsilon_of_lines([replace(line, sample=1.0) for line in lines], delta)
+    before = epsilon_of_lines(lines, delta)
     if not before < cap:
         return 0.0
     left = mu_of(cap, delta) ** 2 - mu_of(max(before, EPSILONS[0]), delta) ** 2

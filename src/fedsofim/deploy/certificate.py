@@ -24,8 +24,8 @@ from fedsofim.protection import PROTECTED, weakest
 
 ACCOUNTING = (
     "replace-one, of whom each statement protects; releases of Gaussian noise on L2-clipped sums compose exactly "
-    "(Gaussian differential privacy, mu² = Σ mu_r²; privacy loss distributions where records were sampled); noise is "
-    "drawn exactly on a lattice, its tie probability taken off delta"
+    "(Gaussian differential privacy, mu² = Σ mu_r²), whatever was asked after which answer; sampled records count as "
+    "if all had been read; noise is drawn exactly on a lattice, its tie probability taken off delta"
 )
 
 

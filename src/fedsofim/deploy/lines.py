@@ -1,7 +1,18 @@
-"""The lines of a ledger: what was released, one line for each site of each request, and what lines add up to."""
+"""The lines of a ledger: what was released, one line for each site of each request, and what lines add up to.
+
+**Whoever asks chooses by what was answered**: the next job, its noise, whether there is one. A plan is fixed before it
+runs; a ledger is not. For releases that are mu-GDP this costs nothing. Say that whatever is still asked has Σ mu_r² <=
+B². Of the last release delta is at most that of a Gaussian of B; and if after a release of mu_r the rest is at most a
+Gaussian of sqrt(B² - mu_r²), whatever came out, both are one of B, whichever mu_r was asked for. So by induction a cap
+on mu² is a cap on delta(epsilon).
+
+Sampled releases have other curves: of two that cost the same at one epsilon, one is worse above it and the other below,
+and who takes the first after a large loss and the second after a small one has more of both (a test has the numbers).
+So here a sampled release counts as if it had read all records, which it never exceeds (core/sampled.py).
+"""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedsofim.core.accounting import Charge, spent
@@ -9,7 +20,6 @@ from fedsofim.core.budget import in_words
 from fedsofim.deploy.noise import slack
 from fedsofim.errors import Refused
 
-_KINDS = 16  # of sampled releases that are priced as such: each takes part in every convolution
 _ROUNDING = 1e-6  # relative: a run calibrated to exactly the cap adds up to it only within float rounding
 
 
@@ -50,30 +60,14 @@ def within_cap(before: Sequence[Line], more: Sequence[Line], cap: float, delta: 
 
 
 def _as_charges(lines: Sequence[Line]) -> tuple[list[Charge], dict[int, float]]:
-    """Like lines added up: one charge for each kind of release."""
-    kinds: dict[tuple, list[float]] = {}
+    """Like lines added up: one charge for each kind of release, as if it had read all records."""
+    kinds: dict[tuple[float, float], list[float]] = {}
     for line in lines:
-        each = line.weight / line.releases
-        total = kinds.setdefault((line.ratio, line.multiplier, each, line.sample), [0, 0.0])
+        total = kinds.setdefault((line.ratio, line.multiplier), [0, 0.0])
         total[0] += line.releases
         total[1] += line.weight
-    charges, multipliers = [], {}
-    beyond = _beyond(kinds)
-    for site, ((ratio, multiplier, _, sample), (releases, weight)) in enumerate(kinds.items()):
-        if site in beyond:
-            sample = 1.0
-        charges.append(
-            Charge(site=site, label="", clip=1.0, ratio=ratio, releases=int(releases), weight=weight, sample=sample)
-        )
-        multipliers[site] = multiplier
-    return charges, multipliers
-
-
-def _beyond(kinds: Mapping[tuple, Sequence[float]]) -> set[int]:
-    """Which kinds are priced as if they read all records, which never costs less: the cheapest of too many sampled."""
-    sampled = [
-        (weight * (ratio / multiplier) * (ratio / multiplier) if multiplier > 0 else math.inf, site)
-        for site, ((ratio, multiplier, _, sample), (_, weight)) in enumerate(kinds.items())
-        if sample < 1
+    charges = [
+        Charge(site=site, label="", clip=1.0, ratio=ratio, releases=int(releases), weight=weight)
+        for site, ((ratio, _), (releases, weight)) in enumerate(kinds.items())
     ]
-    return {site for _, site in sorted(sampled, reverse=True)[_KINDS:]}
+    return charges, {site: multiplier for site, (_, multiplier) in enumerate(kinds)}

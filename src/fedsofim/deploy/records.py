@@ -95,7 +95,12 @@ def _read(policy: Policy, path: Path, key: str) -> Data:
             f"{path}: the policy protects persons, and nothing says whose each record is; name the column in the "
             'schema (kind = "person"), or give the .npz file an array person'
         )
-    (whose,) = whose_records(policy.unit, found.person, [np.arange(len(found.y))], path.name)
+    try:
+        (whose,) = whose_records(policy.unit, found.person, [np.arange(len(found.y))], path.name)
+    except InputError as error:
+        raise DataProblem(
+            f"{path}: the persons cannot be told apart; `fedsofim node check` says why", str(error)
+        ) from None
     both = hashlib.sha256(found.fingerprint.encode() + whose.tobytes()).hexdigest()
     return found._replace(whose=whose, fingerprint=both)
 

@@ -138,7 +138,9 @@ def search_privately(
         tried = _trial(job, kept, rows, entry, settings, int(random.integers(2**31)))
         if best is None or tried.score.accuracy > best.score.accuracy:
             best = tried
-        progress.at(min(done, job.way.mean))
+        if isinstance(job.way, EveryTrial):  # how many were drawn is not for a bar to tell
+            progress.at(done)
+    progress.at(job.way.mean)
     if best is None:
         raise InputError(
             "the number of trials was drawn, and it was none: nothing was trained. The budget is spent all the same, "
