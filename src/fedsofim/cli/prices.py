@@ -1,6 +1,7 @@
 """`fedsofim privacy` and `methods`: what a method releases and costs, before any record is read."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any, cast
 
@@ -79,16 +80,16 @@ def privacy(
         summary["noise_std"] = None
     if group is not None:
         summary["group"] = {"size": group, "epsilon": stated(plan.epsilon_for_group(group))}
-    if json_:
-        print(json.dumps(summary))
-    else:
-        tables.prices(summary)
+    _told(summary, json_, tables.prices)
 
 
 def methods(json_: Json = False) -> None:
     """Every method with its parameters, what it releases and what a client keeps."""
-    described = describe_all()
-    if json_:
-        print(json.dumps(described))
+    _told(describe_all(), json_, tables.methods)
+
+
+def _told(found: Any, as_json: bool, for_people: Callable[[Any], None]) -> None:
+    if as_json:
+        print(json.dumps(found))
     else:
-        tables.methods(described)
+        for_people(found)
