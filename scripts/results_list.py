@@ -99,10 +99,10 @@ RESULTS: tuple[Result, ...] = (
     ), 3),
     small("turns-local", "few clients in a round under local trust", ("turns/turns-local",), 3.5),
     small("turns-secure-sum", "few clients in a round under secure sum", ("turns/turns-secure-sum",), 5),
-    small("turns-chance", "clients by chance", ("turns/turns-chance",), 6.1),
-    small("turns-chance-clients", "clients by chance, each of them one unit", ("turns/turns-chance-clients",), 4.4),
+    small("turns-chance", "clients by chance", ("turns/turns-chance",), 1.9),
+    small("turns-chance-clients", "clients by chance, each of them one unit", ("turns/turns-chance-clients",), 2.4),
     small("turns-gaps", "noise for known gaps", ("turns/turns-gaps-all", "turns/turns-gaps"), 1.4),
-    small("turns-batches", "records that are drawn", ("turns/turns-batches",), 5.7),
+    small("turns-batches", "records that are drawn", ("turns/turns-batches",), 1.4),
     small("local-steps-fashion", "servers on pseudo-gradients of K local steps", ("local-steps-fashion",), 1.3),
     Result(
         "found-clips", "a clip that finds itself beside fixed ones, in docs/recipe.md",
