@@ -31,6 +31,8 @@ docs: $(FULL)
 
 # Three workers on two cores: one of them mostly waits for a federation. A file's tests go to one worker, since they
 # share what is compiled; files go in our order, the longest first.
+# Python's bytecode is kept, whatever the shell says: tests start a hundred processes.
+test test-fast: export PYTHONDONTWRITEBYTECODE :=
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 test: $(FULL)
 	$(BIN)/python -m pytest $(WORKERS)
