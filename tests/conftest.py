@@ -1,10 +1,14 @@
 """Strict mode for every test: 64-bit numbers where asked for, no silent promotion, warnings are errors."""
 
+import gc
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
+from jax._src import compiler
 
 from fedsofim.data.partition import Split
 from toy import make_toy
@@ -12,6 +16,11 @@ from toy import make_toy
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
+gc.set_threshold(50_000, 20, 50)  # what JAX keeps is much to look through at every collection
+
+#: Loop by loop in place of fusions, in one piece: most of what is left of compiling once LLVM optimises nothing.
+QUICKLY = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
+AS_USERS_DO = compiler.get_compile_options
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 
 
@@ -23,20 +32,33 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@cache
+def known() -> dict[str, Any]:
+    """QUICKLY, or nothing where XLA no longer has such options: then tests take longer, and find the same."""
+    try:
+        jax.jit(lambda: 0).lower().compile(compiler_options=QUICKLY)
+    except jax.errors.JaxRuntimeError:
+        return {}
+    return QUICKLY
+
+
+def in_a_hurry(*args: Any, env_options_overrides: dict[str, Any] | None = None, **kwargs: Any) -> Any:
+    """How JAX would compile, and QUICKLY."""
+    return AS_USERS_DO(*args, env_options_overrides={**known(), **(env_options_overrides or {})}, **kwargs)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def quickly_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Programs are compiled without most of LLVM's optimisations, which is most of what a test of a tiny run costs.
+def quickly_compiled(request: pytest.FixtureRequest) -> None:
+    """Programs are compiled without most optimisations, which is most of what a test of a tiny run costs.
 
     Modules marked `optimised`, which are about roundings, compile as users do; so does whatever runs in a process of
-    its own, by the command line or in a federation.
+    its own, by the command line or in a federation. What is compiled is forgotten where the one follows the other.
     """
-    as_users_do = any(mark.name == "optimised" for mark in request.node.iter_markers())
-    if as_users_do:
+    quickly = not any(mark.name == "optimised" for mark in request.node.iter_markers())
+    if quickly != jax.config.read("jax_disable_most_optimizations"):
         jax.clear_caches()
-    jax.config.update("jax_disable_most_optimizations", not as_users_do)
-    yield
-    if as_users_do:
-        jax.clear_caches()
+        jax.config.update("jax_disable_most_optimizations", quickly)
+        compiler.get_compile_options = in_a_hurry if quickly and known() else AS_USERS_DO
 
 
 @pytest.fixture(scope="session")
@@ -54,5 +76,8 @@ def toy() -> Split:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test first: while one worker is at it, the others do the rest."""
-    items.sort(key=lambda item: item.get_closest_marker("longest") is None)
+    """The longest test first: while one worker is at it, the others do the rest. Then what is compiled as users do, so
+    that a worker forgets once what it has compiled, and while that is little: forgetting much takes seconds."""
+    marked = [{mark.name for mark in item.iter_markers()} for item in items]
+    order = sorted(range(len(items)), key=lambda i: ("longest" not in marked[i], "optimised" not in marked[i]))
+    items[:] = [items[i] for i in order]

@@ -15,8 +15,8 @@ from commands import COMMAND, run, run_here
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon, sigma_g", [(0.5, "526.21"), (1, "279.17"), (5, "66.741"), (10, "37.408")])
-def test_privacy_gives_the_papers_multiplier(epsilon, sigma_g):
-    done = run("privacy", "--epsilon", epsilon, "--delta", "1e-5", "--rounds", 70, "--clients", 20, "--json")
+def test_privacy_gives_the_papers_multiplier(call, epsilon, sigma_g):
+    done = call("privacy", "--epsilon", epsilon, "--delta", "1e-5", "--rounds", 70, "--clients", 20, "--json")
     answer = json.loads(done.stdout)
     assert f"{answer['sigma_g']:.{len(sigma_g.split('.')[1])}f}" == sigma_g
     assert answer["epsilon"] == pytest.approx(epsilon)
@@ -24,9 +24,9 @@ def test_privacy_gives_the_papers_multiplier(epsilon, sigma_g):
 
 
 @pytest.mark.slow
-def test_privacy_both_ways():
-    there = json.loads(run("privacy", "--epsilon", 3, "--json").stdout)
-    back = json.loads(run("privacy", "--sigma-g", there["sigma_g"], "--json").stdout)
+def test_privacy_both_ways(call):
+    there = json.loads(call("privacy", "--epsilon", 3, "--json").stdout)
+    back = json.loads(call("privacy", "--sigma-g", there["sigma_g"], "--json").stdout)
     assert back["epsilon"] == pytest.approx(3, rel=1e-9)
 
 
@@ -78,12 +78,12 @@ def test_run_prints_one_json_object(tmp_path):
 
 
 @pytest.mark.slow
-def test_run_on_a_file_of_ones_own(tmp_path):
+def test_run_on_a_file_of_ones_own(call, tmp_path):
     random = np.random.default_rng(0)
     y = np.arange(120) % 2
     x = random.normal(size=(120, 3)) + 3 * y[:, None]
     np.savez(tmp_path / "mine.npz", x_train=x[:90], y_train=y[:90], x_test=x[90:], y_test=y[90:])
-    done = run(
+    done = call(
         "run",
         "--dataset",
         tmp_path / "mine.npz",
@@ -112,10 +112,10 @@ def table(path, rows, seed):
 
 
 @pytest.mark.slow
-def test_run_on_a_federation_of_tables(tmp_path):
+def test_run_on_a_federation_of_tables(call, tmp_path):
     for name, rows in (("north", 80), ("south", 50), ("west", 200)):
         table(tmp_path / f"{name}.csv", rows, seed=rows)
-    done = run(
+    done = call(
         "run",
         "--clients-from",
         tmp_path,
@@ -140,26 +140,26 @@ def test_run_on_a_federation_of_tables(tmp_path):
 
 
 @pytest.mark.slow
-def test_models_are_listed_with_what_may_be_set():
-    listed = {m["name"]: m for m in json.loads(run("models", "--json").stdout)}
+def test_models_are_listed_with_what_may_be_set(call):
+    listed = {m["name"]: m for m in json.loads(call("models", "--json").stdout)}
     assert {"linear", "mlp", "cnn"} <= set(listed)
     assert listed["mlp"]["parameters"] == {"hidden": [64, 64], "activation": "tanh"}
     assert listed["linear"]["formed"] == "its gradient is a closed form"
-    assert "parameters: hidden=64,64, activation=tanh" in run("models").stdout
+    assert "parameters: hidden=64,64, activation=tanh" in call("models").stdout
 
 
 @pytest.mark.slow
-def test_methods_lists_all_nine():
-    listed = json.loads(run("methods", "--json").stdout)
+def test_methods_lists_all_nine(call):
+    listed = json.loads(call("methods", "--json").stdout)
     names = {"fedgd", "fedavg", "fedfc", "scaffold", "fedadam", "fedyogi", "ftrl", "adafedprox", "fedsofim"}
     assert {m["name"] for m in listed} >= names
     assert all(m["ledger"] and m["about"] for m in listed)
-    assert "fedsofim" in run("methods").stdout
+    assert "fedsofim" in call("methods").stdout
 
 
 @pytest.mark.slow
-def test_partition_counts(tmp_path):
-    done = run("partition", "--dataset", "digits", "--clients", 3, "--out", tmp_path / "p.csv", "--json")
+def test_partition_counts(call, tmp_path):
+    done = call("partition", "--dataset", "digits", "--clients", 3, "--out", tmp_path / "p.csv", "--json")
     answer = json.loads(done.stdout)
     assert np.sum(answer["counts"]) == 1437
     rows = (tmp_path / "p.csv").read_text().splitlines()

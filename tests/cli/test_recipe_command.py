@@ -5,6 +5,7 @@ import json
 import pytest
 
 from commands import run_here
+from toy import write_blobs
 
 DIGITS = ("run", "--dataset", "digits", "--epsilon", "8", "--clients", "3", "--partition", "iid")
 
@@ -64,6 +65,7 @@ def test_the_result_says_what_was_chosen(call):
 
 
 @pytest.mark.slow
-def test_limit_says_that_it_is_not_private(call):
-    done = call("limit", "--dataset", "digits", "--epsilon", "8", "--clients", "3", "--partition", "iid")
+def test_limit_says_that_it_is_not_private(call, tmp_path):
+    write_blobs(tmp_path / "toy.npz")
+    done = call("limit", "--dataset", tmp_path / "toy.npz", "--epsilon", "8", "--clients", "3", "--partition", "iid")
     assert "not private" in done.stdout and "limit" in done.stdout

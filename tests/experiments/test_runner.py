@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import QUICKLY
 from fedsofim.errors import InputError
 from fedsofim.experiments.grid import points
 from fedsofim.experiments.grid_file import read_experiment
@@ -32,7 +33,8 @@ def command(experiment: Path, out: Path) -> list[str]:
 @pytest.mark.slow
 def test_rows_survive_kill_9_and_end_identical(small, tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    process = subprocess.Popen(command(small, killed))
+    environment = os.environ | QUICKLY
+    process = subprocess.Popen(command(small, killed), env=environment)
     while len(read_runs(killed)) < 2 and process.poll() is None:  # until it has written two rows, or ended
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
@@ -41,8 +43,8 @@ def test_rows_survive_kill_9_and_end_identical(small, tmp_path):
     assert 2 <= len(before) <= 8
     with (killed / RUNS).open("ab") as file:
         file.write(b'{"id": "half a line')  # the worst moment to be killed
-    subprocess.run(command(small, killed), check=True)
-    subprocess.run(command(small, whole), check=True)
+    subprocess.run(command(small, killed), check=True, env=environment)
+    subprocess.run(command(small, whole), check=True, env=environment)
     assert results(killed)[: len(before)] == before
     assert results(killed) == results(whole)
     assert len(results(whole)) == 8

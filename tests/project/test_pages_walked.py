@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from commands import QUICKLY
+
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
 from fedsofim.data import load
@@ -67,7 +69,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fedsofim "$@"\n')
     program.chmod(0o755)
     path = os.pathsep.join([str(tmp_path / "bin"), os.environ.get("PATH", "")])
-    yield {**os.environ, "PATH": path, "FEDSOFIM_STATE": str(tmp_path / "state")}
+    yield {**os.environ, **QUICKLY, "PATH": path, "FEDSOFIM_STATE": str(tmp_path / "state")}
 
 
 @pytest.mark.slow

@@ -17,8 +17,10 @@ from soaking.lanes import Work  # pyright: ignore[reportMissingImports]
 
 def test_a_process_that_names_the_folder_is_found(tmp_path: Path):
     assert about(tmp_path) == []
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()", str(tmp_path / "job")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+    code = "import sys; print('here', flush=True); sys.stdin.read()"  # before that it may not have its name yet
+    command = [sys.executable, "-c", code, str(tmp_path / "job")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
         assert [found.pid for found in about(tmp_path)] == [process.pid]
     assert about(tmp_path) == []
 

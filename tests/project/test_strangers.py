@@ -5,9 +5,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from commands import QUICKLY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ("heavyball", "two_layers", "rings")
@@ -65,12 +68,27 @@ def pip(command: str, *args: object) -> None:
     subprocess.run([sys.executable, "-m", "pip", command, *alone, *built, *map(str, args)], check=True, env=pure)
 
 
-def fedsofim(site: Path, folder: Path, *args: object) -> str:
-    """A command of the installed wheel, run in a folder of the stranger's own."""
-    environment = {**os.environ, "PYTHONPATH": str(site)}
-    code = "import fedsofim, sys; assert sys.argv.pop(1) in fedsofim.__file__; from fedsofim.cli import main; main()"
-    command = [sys.executable, "-c", code, str(site), *map(str, args)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+COMMANDS = """
+import fedsofim, json, sys
+from fedsofim.cli import main
+site, commands = sys.argv[1:]
+assert site in fedsofim.__file__
+for command in json.loads(commands):
+    sys.argv = ["fedsofim", *command]
+    try:
+        main()
+    except SystemExit as end:
+        if end.code:
+            raise
+"""
+
+
+def fedsofim(site: Path, folder: Path, *commands: Sequence[object]) -> str:
+    """Commands of the installed wheel, one after another in one process, in a folder of the stranger's own."""
+    environment = {**os.environ, **QUICKLY, "PYTHONPATH": str(site)}
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    asked = [sys.executable, "-c", COMMANDS, str(site), words]
+    done = subprocess.run(asked, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -87,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_method_a_model_and_a_dataset_of_an_installed_package(site: Path, folder: Path):
     method, model, dataset = EXAMPLES
     args = ("--method", method, "--model", model, "--dataset", dataset, "--set", "local_steps=3", "--rounds", 4)
-    answer = json.loads(fedsofim(site, folder, "run", *args, "--clients", 3, "--epsilon", 8, "--json"))
+    answer = json.loads(fedsofim(site, folder, ["run", *args, "--clients", 3, "--epsilon", 8, "--json"]))
     assert (answer["method"], answer["dataset"]) == ("heavyball", "rings")
     assert answer["releases"] == 14  # three local steps in each of four rounds, and the two of the preparation
     assert answer["epsilon"] == pytest.approx(8)
@@ -98,17 +116,17 @@ def test_the_same_as_files_in_an_experiment(site: Path, folder: Path, tmp_path_f
     (folder / "mine.toml").write_text(EXPERIMENT)
     elsewhere = tmp_path_factory.mktemp("elsewhere")  # files are found from the experiment's folder, not from here
     out = elsewhere / "out"
-    assert "4 runs done now" in fedsofim(site, elsewhere, "compare", folder / "mine.toml", "--out", out)
-    assert "0 runs done now" in fedsofim(site, elsewhere, "compare", folder / "mine.toml", "--out", out)
+    compare = ["compare", folder / "mine.toml", "--out", out]
+    said = fedsofim(site, elsewhere, compare, compare, ["report", out])
+    assert said.index("4 runs done now") < said.index("0 runs done now")
     rows = [json.loads(line) for line in (out / "runs.jsonl").read_text().splitlines()]
     assert {row["label"]: row["privacy"]["releases"] for row in rows} == {"ours": 3, "theirs": 6}
     assert {row["epsilon"] for row in rows} == {5.0, "no-privacy"}
-    fedsofim(site, elsewhere, "report", out)
     assert "no-privacy" in (out / "report.html").read_text()
 
 
 @pytest.mark.slow
 def test_what_is_installed_is_listed(site: Path, folder: Path):
-    listed = {m["name"]: m for m in json.loads(fedsofim(site, folder, "methods", "--json"))}
+    listed = {m["name"]: m for m in json.loads(fedsofim(site, folder, ["methods", "--json"]))}
     assert listed["heavyball"]["ledger"][0]["releases"] == 140
     assert listed["heavyball"]["memory"] == "1·d kept"

@@ -9,6 +9,8 @@ from fedsofim.core.budget import Budget
 from fedsofim.methods.fedsofim import fedsofim
 from fedsofim.simulation.training import train
 
+pytestmark = pytest.mark.optimised  # and so early, when there is little to forget
+
 
 def compiled(work: Callable[[], object]) -> list[str]:
     """The programs that were compiled meanwhile, by name."""

@@ -8,6 +8,8 @@ import pytest
 
 from fedsofim.cli.app import main
 
+#: For processes of which it is not what JAX compiles that is tested (conftest.py: `quickly_compiled`).
+QUICKLY = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
 COMMAND = [sys.executable, "-m", "fedsofim"]
 
 

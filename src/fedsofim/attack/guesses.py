@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtr, ndtri
-from scipy.stats import binom
 
 _LARGEST = 64.0  # of any mu or epsilon that is looked for
 
@@ -52,6 +51,8 @@ def epsilon_of_guesses(g: Guesses, delta: float, risk: float) -> float:
 
 def chance(g: Guesses, epsilon: float, delta: float) -> float:
     """How likely so many right guesses are at most, under (epsilon, delta)-DP."""
+    from scipy.stats import binom  # here: it takes most of a second to import
+
     q = 1 / (1 + math.exp(-epsilon))
     lucky = float(binom.sf(g.right - 1, g.made, q))
     back = np.arange(1, g.right + 1)

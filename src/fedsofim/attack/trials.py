@@ -196,17 +196,16 @@ def _quieter(engine: Engine, worlds: Worlds, start: Any) -> Any:
     program = reading_all(engine.programs(clients)[Phase.ROUND])
     laid = _laid(worlds, len(at))
     given = carried(engine, Phase.ROUND, start, clients)
-    asked = jax.jit(
-        lambda params: ask(
-            program,
-            laid.own,
-            jnp.zeros_like(jnp.asarray(engine.stds[Phase.ROUND])),
-            jax.random.split(jax.random.key(0), clients),
-            (params, *given[1:]),
-            jnp.int32(0),
-            jnp.float32(quiet_steps(engine)),
-        )[0]
-    )
+    stds = jnp.zeros_like(jnp.asarray(engine.stds[Phase.ROUND]))
+    keys, noise_std = jax.random.split(jax.random.key(0), clients), jnp.float32(quiet_steps(engine))
+
+    @jax.jit  # records and carries are its inputs: constants of that size would be computed with while compiling
+    def answers(params: Any, own: Records, rest: tuple) -> Any:
+        return ask(program, own, stds, keys, (params, *rest), jnp.int32(0), noise_std)[0]
+
+    def asked(params: Any) -> Any:
+        return answers(params, laid.own, given[1:])
+
     apart = jax.tree.map(lambda u: u[0] - u[len(at)], asked(given[0]))
     if jax.tree.structure(apart) != jax.tree.structure(start):
         return None

@@ -15,7 +15,6 @@ from fedsofim.errors import InputError, one_of
 from fedsofim.theory.constants import Constants, sigma_g_of
 from fedsofim.theory.descent import Taus
 from fedsofim.theory.heads import HeadConstants, from_radius, from_records
-from fedsofim.theory.pictures import draw_floors
 from fedsofim.theory.released_moment import released_constants
 from fedsofim.theory.statement import General, all_bounds
 
@@ -117,6 +116,8 @@ def theory(
     )
     found["head"] = None if head is None else head.summary()
     if picture is not None:
+        from fedsofim.theory.pictures import draw_floors
+
         draw_floors(k, picture, delta=budget.delta, delta_M=delta_m)
     if json_:
         print(json.dumps(found))

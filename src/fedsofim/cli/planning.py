@@ -19,7 +19,6 @@ from fedsofim.protection import Unit, check_unit
 from fedsofim.recipes import Situation
 from fedsofim.theory.cells import measured_cells, read_cells
 from fedsofim.theory.outlook import Planned, planned
-from fedsofim.theory.plan_pictures import draw_plan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +68,8 @@ def plan(
     unit = cast(Unit, federation.unit)
     found = planned(federation.situation(budget), table, ceiling, model.made, unit)
     if picture is not None:
+        from fedsofim.theory.plan_pictures import draw_plan
+
         draw_plan(found, table, picture)
     summary: dict[str, Any] = found.summary() | {"mbit": mbit}
     for mode in summary["modes"]:

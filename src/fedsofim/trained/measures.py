@@ -14,7 +14,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import xlogy
-from scipy.stats import rankdata
 
 from fedsofim.tasks import CLASSES, COUNTS, LABELS, NUMBERS, TWO, Task
 
@@ -115,7 +114,17 @@ def auc(score: np.ndarray, positive: np.ndarray) -> float | None:
     no = len(positive) - yes
     if yes == 0 or no == 0:
         return None
-    return (float(np.sum(rankdata(score)[positive])) - yes * (yes + 1) / 2) / (yes * no)
+    return (float(np.sum(_ranks(score)[positive])) - yes * (yes + 1) / 2) / (yes * no)
+
+
+def _ranks(score: np.ndarray) -> np.ndarray:
+    """1 for the least; equal ones share the mean of theirs. (scipy.stats has it, and takes most of a second to import.)
+
+    >>> _ranks(np.array([0.1, 0.4, 0.4, 0.8]))
+    array([1. , 2.5, 2.5, 4. ])
+    """
+    _, place, equal = np.unique(score, return_inverse=True, return_counts=True)
+    return (np.cumsum(equal) - (equal - 1) / 2)[place]
 
 
 def calibration_error(probability: np.ndarray, happened: np.ndarray, bins: int = BINS) -> float:

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 import fedsofim as fs
+from commands import QUICKLY
 from fedsofim.data.npz import save_npz
 
 pytest.importorskip("flwr")
@@ -111,7 +112,9 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def deployed(tmp_path: Path) -> Iterator[Deployed]:
+def deployed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+    for name, value in QUICKLY.items():
+        monkeypatch.setenv(name, value)
     folder = tmp_path / "f"
     where = Address(port=processes.free_port())
     hand_out(folder, NAMES, where, REHEARSAL)
