@@ -174,12 +174,13 @@ def seeds_of(results: Results) -> int:
 
 
 def slug(place: tuple[str, ...]) -> str:
-    """A file name for a place.
+    """A file name for a place; a dash parts dataset and split, so a dataset's own becomes an underscore.
 
-    >>> slug(("cifar10_resnet20", "dirichlet(0.5)"))
-    'cifar10_resnet20-dirichlet-0.5'
+    >>> slug(("cifar10-resnet20", "dirichlet(0.5)")), slug(("cifar10_resnet20", "iid"))
+    ('cifar10_resnet20-dirichlet-0.5', 'cifar10_resnet20-iid')
     """
-    return re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join(place)).strip("-")
+    dataset, *rest = place
+    return re.sub(r"[^A-Za-z0-9._=-]+", "-", "-".join((dataset.replace("-", "_"), *rest))).strip("-")
 
 
 def _by_time_key(results: Results) -> dict[tuple, list[Result]]:
