@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ def certificate(folder: Path, version: int | None) -> object:
 
 def ledger(folder: Path, version: int | None) -> object:
     path = made(folder / "ledger.db")
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE meta SET value=? WHERE key='format'", (str(version),))
     db.close()
     return Account(path).entries()

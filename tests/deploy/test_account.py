@@ -1,6 +1,7 @@
 """A node's ledger: charged on disk before anything leaves, never short, and readable whatever happened."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,8 @@ def test_the_charge_is_on_disk_before_there_is_a_reply(path: Path):
     opened = open_(path, ask())
     assert opened.reply is None
     assert Account(path).entries() == [("job", line())]
-    (stored,) = sqlite3.connect(path).execute("SELECT count(*) FROM charges").fetchone()
+    with closing(sqlite3.connect(path)) as db:
+        (stored,) = db.execute("SELECT count(*) FROM charges").fetchone()
     assert stored == 1
 
 
@@ -186,7 +188,7 @@ def test_a_damaged_ledger_releases_nothing(path: Path, how: str):
 
 def test_a_ledger_of_another_format_releases_nothing(path: Path):
     open_(path, ask())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE meta SET value='0' WHERE key='format'")
     db.close()
     with pytest.raises(InputError, match="format"):

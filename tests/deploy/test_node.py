@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -154,11 +155,11 @@ def test_what_is_remembered_is_used(tmp_path: Path):
     now = step(now, ask_all(nodes, now))
     memory = Account(nodes[0].ledger).memory(now.job.id, 0)
     assert memory is not None
-    with sqlite3.connect(nodes[0].ledger) as db:
+    with closing(sqlite3.connect(nodes[0].ledger)) as db, db:
         db.execute("UPDATE asks SET memory=?", (to_bytes({k: 0 * a for k, a in from_bytes(memory).items()}),))
     db.close()
     wrong = answer(nodes[0], now.request())["upload0"]
-    with sqlite3.connect(nodes[0].ledger) as db:
+    with closing(sqlite3.connect(nodes[0].ledger)) as db, db:
         db.execute("UPDATE asks SET memory=? WHERE round=0", (memory,))
         db.execute("UPDATE asks SET reply=NULL WHERE round=1")
     db.close()
@@ -171,7 +172,7 @@ def test_what_is_remembered_is_used(tmp_path: Path):
 def test_without_its_memory_a_node_does_not_pretend(nodes: list[Policy]):
     now = started(nodes, "scaffold")
     now = step(now, ask_all(nodes, now))
-    with sqlite3.connect(nodes[0].ledger) as db:
+    with closing(sqlite3.connect(nodes[0].ledger)) as db, db:
         db.execute("UPDATE asks SET memory=NULL")
     db.close()
     assert "did not take part in round 1" in refusal(nodes[0], now.request())

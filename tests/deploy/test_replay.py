@@ -1,6 +1,7 @@
 """The same question has the same bits for ever, so asking again teaches nothing: on one node, and in a secure sum."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from toy import make_toy
 
 def forgotten(policy: Policy) -> None:
     """The node no longer has any reply that it stored."""
-    with sqlite3.connect(policy.ledger) as db:
+    with closing(sqlite3.connect(policy.ledger)) as db, db:
         db.execute("UPDATE asks SET reply=NULL")
     db.close()
 

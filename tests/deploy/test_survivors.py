@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_asked_again_the_same_bits_come(five, job: Job) -> None:
     assert same_bits(votes, votes_of(four, five))
     before = ask_all(five, now)
     for policy in five:
-        with sqlite3.connect(policy.ledger) as db:
+        with closing(sqlite3.connect(policy.ledger)) as db, db:
             db.execute("UPDATE asks SET reply=NULL")  # as after some rounds: it is computed again
     assert same_bits(before, ask_all(five, now))
 
@@ -125,7 +126,7 @@ def test_what_was_told_cannot_be_taken_back(five, job: Job, tmp_path) -> None:
     with pytest.raises(InputError, match="older copy"):
         agree(policy, whole.circle.digest, ALL)
     shutil.copy(newest, policy.ledger)
-    with sqlite3.connect(policy.ledger) as db:
+    with closing(sqlite3.connect(policy.ledger)) as db, db:
         db.execute("UPDATE told SET who=? WHERE ask=(SELECT MAX(ask) FROM told)", ('["n0", "n1", "n2"]',))
     with pytest.raises(InputError, match="of the ledger was changed"):
         agree(policy, whole.circle.digest, ALL)

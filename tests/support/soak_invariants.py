@@ -6,6 +6,7 @@ Uploads are noted outside of what is judged: where a node hands one on, and wher
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class Row(NamedTuple):
 
 def rows_in(ledger: Path) -> list[Row]:
     """All requests of a ledger, as they stand on the disk."""
-    with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True) as db:
+    with closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as db, db:
         found = db.execute(
             "SELECT job, phase, round, digest, answer, (SELECT COALESCE(SUM(releases), 0) FROM charges "
             "WHERE charges.ask = asks.id) FROM asks ORDER BY id"

@@ -187,11 +187,12 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def _connected(path: Path) -> sqlite3.Connection:
-    with _told(path):
-        db = sqlite3.connect(path, timeout=60, isolation_level=None)
+    with _told(path), contextlib.ExitStack() as unless_it_works:
+        db = unless_it_works.enter_context(contextlib.closing(sqlite3.connect(path, timeout=60, isolation_level=None)))
         db.execute("PRAGMA journal_mode=DELETE")
         db.execute("PRAGMA synchronous=EXTRA")  # the journal's removal reaches the disk too
         db.execute("PRAGMA foreign_keys=ON")
+        unless_it_works.pop_all()
         return db
 
 

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ def _wait_until_asked(deployed: Deployed, name: str, job: Path, round: int) -> N
     number = restore(job / CHECKPOINT).job.id
 
     def asked() -> bool:
-        with sqlite3.connect(f"file:{deployed.ledger(name)}?mode=ro", uri=True) as db:
+        with closing(sqlite3.connect(f"file:{deployed.ledger(name)}?mode=ro", uri=True)) as db, db:
             query = "SELECT COUNT(*) FROM asks WHERE job=? AND round=?"
             return db.execute(query, (number, round)).fetchone()[0] > 0
 

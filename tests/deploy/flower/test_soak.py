@@ -5,6 +5,7 @@ The long form is `make soak` (docs/soak.md): real processes, the same promises.
 
 import shutil
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,7 +74,7 @@ def copy(sites: list[Policy], soak: Soaked, tmp_path: Path) -> Policy:
 
 
 def spoil(policy: Policy, statement: str) -> None:
-    with sqlite3.connect(policy.ledger) as db:
+    with closing(sqlite3.connect(policy.ledger)) as db, db:
         db.execute(statement)
     db.close()
 
