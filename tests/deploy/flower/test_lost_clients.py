@@ -1,6 +1,8 @@
 """The coordinator's loop when clients are lost: rounds go on with those who are enough, and stop with fewer."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,7 +64,6 @@ def test_with_fewer_than_enough_the_round_fails_by_name(tmp_path: Path, nodes: l
 
 
 def test_a_statement_that_got_lost_is_asked_for_again(tmp_path: Path, nodes: list[Policy]):
-    """A soak's certificates were without whose answer had been lost, and did not verify."""
     lost = []
 
     def lose_the_first(node: int, question: Message, reply: Message) -> Message | None:
@@ -72,43 +73,48 @@ def test_a_statement_that_got_lost_is_asked_for_again(tmp_path: Path, nodes: lis
 
     strategy(tmp_path, ORDER).start(FakeGrid(numbered(nodes), lose_the_first))
     assert lost
+    assert not certified(tmp_path, nodes)[1]
+
+
+def left_after_round_two(nodes: list[Policy], then: Callable[[FakeGrid, Policy], None]) -> FakeGrid:
+    """The last node is gone once it has answered round 2."""
+    grid = FakeGrid(numbered(nodes))
+    away = grid.nodes[102]
+
+    def leave(node: int, question: Message, reply: Message) -> Message:
+        if node == 102 and is_round(question, 1):
+            del grid.nodes[102]
+            then(grid, away)
+        return reply
+
+    grid.tamper = leave
+    return grid
+
+
+def certified(tmp_path: Path, nodes: list[Policy]) -> tuple[dict[str, Any], list[str]]:
+    """The job's certificate, and what does not hold of it."""
     document = certificate.read(tmp_path / "job" / "certificate.json")
-    assert not certificate.verify(document, [policy.ledger for policy in nodes])
+    return document, certificate.verify(document, [policy.ledger for policy in nodes])
 
 
 def test_a_node_that_was_away_at_the_end_states_its_account_when_it_is_back(tmp_path: Path, nodes: list[Policy]):
-    clock, grid = FakeClock(), FakeGrid(numbered(nodes))
-    away = grid.nodes[102]
-
-    def leave(node: int, question: Message, reply: Message) -> Message:
-        if node == 102 and is_round(question, 1):
-            del grid.nodes[102]
-            clock.after(30.0, lambda: grid.nodes.update({202: away}))  # under another number
-        return reply
-
-    grid.tamper = leave
-    strategy(tmp_path, ORDER, clock=clock).start(grid)
-    document = certificate.read(tmp_path / "job" / "certificate.json")
+    """A soak's certificates were without those who had been away, and did not verify."""
+    clock = FakeClock()
+    back = lambda grid, away: clock.after(30.0, lambda: grid.nodes.update({202: away}))  # noqa: E731  another number
+    strategy(tmp_path, ORDER, clock=clock).start(left_after_round_two(nodes, back))
+    document, wrong = certified(tmp_path, nodes)
     assert document["absent"] == {"n2": [3]} and sorted(document["clients"]) == ["n0", "n1", "n2"]
-    assert not certificate.verify(document, [policy.ledger for policy in nodes])
+    assert not wrong
 
 
 def test_who_never_comes_back_is_named_and_the_job_still_ends(tmp_path: Path, nodes: list[Policy]):
-    clock, grid = FakeClock(), FakeGrid(numbered(nodes))
+    clock, grid = FakeClock(), left_after_round_two(nodes, lambda grid, away: None)
     away = grid.nodes[102]
-
-    def leave(node: int, question: Message, reply: Message) -> Message:
-        if node == 102 and is_round(question, 1):
-            del grid.nodes[102]
-        return reply
-
-    grid.tamper = leave
     strategy(tmp_path, ORDER, clock=clock).start(grid)
-    document = certificate.read(tmp_path / "job" / "certificate.json")
-    assert document["silent"] == ["n2"]
+    document, wrong = certified(tmp_path, nodes)
+    assert document["silent"] == ["n2"] and wrong
     assert "Nothing is stated of n2" in (tmp_path / "job" / "certificate.txt").read_text()
-    assert certificate.verify(document, [policy.ledger for policy in nodes])
     grid.nodes[102] = away
     strategy(tmp_path, ORDER, clock=clock, resume=True).start(grid)  # as the certificate says
-    document = certificate.read(tmp_path / "job" / "certificate.json")
-    assert "silent" not in document and not certificate.verify(document, [policy.ledger for policy in nodes])
+    document, wrong = certified(tmp_path, nodes)
+    assert "silent" not in document and not wrong
