@@ -4,7 +4,7 @@ Formal guarantee of `client_sums`, with its proof: queries.py. What the two path
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ def client_sums(
     rate: float = 1.0, weights: Any = None,
 ) -> list[Pair]:  # fmt: skip
     """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client. `rate`: which
-    part of the records was drawn, where the rest have weight 0: the fused pass computes no others. `weights`: those of
+    part of the records was drawn, where the rest have weight 0: if it is small, no others are computed. `weights`: those of
     the records before any was drawn.
 
     Both ways scale weights by a power of two to a largest one in (1/2, 1], and the sums back, which is exact: so
@@ -44,22 +44,24 @@ def client_sums(
         how = {"one_each": batched[0], "clients": clients, "clip": guarded(clip), "rate": rate}
         return [Pair(*native_sums.fused_sums(consts[0], *records, **how))]
     records, scale = _unit_weights(records, records.weight if weights is None else weights)
-    by = query.client_sums if type(query) is TorchGradient else partial(_by_xla, query)
+    by = query.client_sums if type(query) is TorchGradient else partial(_by_xla, query, rate)
     pairs = by(consts, batched, records, clients, clip)
     return jax.tree.map(lambda a: a * scale.astype(a.dtype), pairs)
 
 
 def _by_xla(
-    query: Any, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float
+    query: Any, rate: float, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float
 ) -> list[Pair]:
     outputs = query.outputs([c[0] if b else c for c, b in zip(consts, batched, strict=True)])
     blocks, size = records.weight.shape
-    lattice = Lattice(clip=clip, records=blocks * size, groups=blocks * query.groups(size))
-    _check(lattice, query.ratio, outputs)
+    lattice = Lattice(clip=clip, records=blocks * size, groups=blocks * query.groups(size, rate))
+    _check(lattice, query.changed(size, rate) / query.ratio, outputs)
     if query.wide:
         totals = [_by_client(s, records.owner, clients) for s in query.blocks(consts, batched, records, clip, lattice)]
     else:
-        totals = _one_after_another(query, consts, batched, records, clients, clip, lattice)
+        block = partial(query.block, clip=clip, lattice=lattice, rate=rate)
+        none = [lattice.whole(jnp.zeros((clients, *s.shape), s.dtype)) for s in outputs]
+        totals = _one_after_another(block, none, consts, batched, records)
     return [lattice.pair(t, s.dtype) for t, s in zip(totals, outputs, strict=True)]
 
 
@@ -70,17 +72,14 @@ def _by_client(sums: Whole, owner: Any, clients: int) -> Whole:
 
 
 def _one_after_another(
-    query: Any, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float, lattice: Lattice
+    block: Callable, none: list[Whole], consts: Sequence, batched: Sequence[bool], records: Records
 ) -> list[Whole]:
     """Block by block: the vectors of one are all that is in memory."""
-    single = [c[0] if b else c for c, b in zip(consts, batched, strict=True)]
-    none = [lattice.whole(jnp.zeros((clients, *s.shape), s.dtype)) for s in query.outputs(single)]
 
     def add(totals, row):
         owner, x, y, weight = row
         mine = [c[owner] if b else c for c, b in zip(consts, batched, strict=True)]
-        sums = query.block(mine, x, y, weight, clip, lattice)
-        return jax.tree.map(lambda t, s: t.at[owner].add(s), totals, sums), None
+        return jax.tree.map(lambda t, s: t.at[owner].add(s), totals, block(mine, x, y, weight)), None
 
     x, y, weight, owner = records
     if len(y) == 1:  # without a loop, which would copy the block
@@ -88,9 +87,9 @@ def _one_after_another(
     return jax.lax.scan(add, none, (owner, x, y, weight))[0]
 
 
-def _check(lattice: Lattice, ratio: float, outputs: Sequence[jax.ShapeDtypeStruct]) -> None:
-    """The lattice is so fine that the guard covers its rounding, before and after a record is replaced."""
-    lost = math.hypot(*(2 * lattice.loss(math.prod(s.shape), s.dtype) / ratio for s in outputs))
+def _check(lattice: Lattice, sums: float, outputs: Sequence[jax.ShapeDtypeStruct]) -> None:
+    """The lattice is so fine that the guard covers its rounding of so many sums, next to the sensitivity."""
+    lost = math.hypot(*(sums * lattice.loss(math.prod(s.shape), s.dtype) for s in outputs))
     if lost > _LATTICE:
         numbers = sum(math.prod(s.shape) for s in outputs)
         raise Refused(

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from jax.core import eval_jaxpr
 
 from fedsofim.core.clipping import GROUP, clip_factor, evaluated_once, guarded, square_sum
+from fedsofim.core.drawn_sums import Span, drawn_sum, packs
 from fedsofim.core.grouping import at_least_single, groups_of, over_groups, padded
 from fedsofim.core.lattice import Lattice, Whole
 from fedsofim.core.leaves import Leaf, leaves_of
@@ -50,8 +51,12 @@ class Query(Protocol):
         """Shapes of the summed leaves, which are floats of 32 bits or more whatever the vectors are."""
         ...
 
-    def groups(self, records: int) -> int:
-        """How many sums of floats a block of so many records is added up in."""
+    def groups(self, records: int, rate: float) -> int:
+        """How many sums of floats a block of so many records is added up in, of which this part was drawn."""
+        ...
+
+    def changed(self, records: int, rate: float) -> int:
+        """How many of these one record may change, before and after."""
         ...
 
 
@@ -81,8 +86,13 @@ class PerRecord:
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
         return [jax.ShapeDtypeStruct(s.shape, at_least_single(s.dtype)) for s in self.shapes]
 
-    def groups(self, records: int) -> int:
-        return lattice_groups(self.leaves(), records)
+    def groups(self, records: int, rate: float) -> int:
+        leaves = self.leaves()
+        return Span.of(leaves, rate, records).groups(records) if packs(leaves, rate) else lattice_groups(leaves, records)
+
+    def changed(self, records: int, rate: float) -> int:
+        leaves = self.leaves()
+        return Span.of(leaves, rate, records).changed if packs(leaves, rate) else 2
 
     def vectors(self, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
         """Every record's vector, unclipped."""
@@ -93,9 +103,12 @@ class PerRecord:
         """How each leaf is computed."""
         return _leaves(self)
 
-    def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice) -> list[Whole]:
+    def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice, rate: float) -> list[Whole]:
         """The sum of one block's weight·clip(vector), on the lattice."""
-        return block_sum(self.jaxpr, self.leaves(), consts, (x, y, weight), clip, lattice)
+        leaves = self.leaves()
+        if packs(leaves, rate):
+            return drawn_sum(self.jaxpr, leaves, consts, (x, y, weight), clip, lattice, rate)
+        return block_sum(self.jaxpr, leaves, consts, (x, y, weight), clip, lattice)
 
 
 @lru_cache(maxsize=64)
@@ -122,10 +135,13 @@ class SecondMoment:
         size = shape.shape[0]
         return [jax.ShapeDtypeStruct((size * (size + 1) // 2,), shape.dtype)]
 
-    def groups(self, records: int) -> int:
+    def groups(self, records: int, rate: float) -> int:
         return groups_of(records)[0]
 
-    def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice) -> list[Whole]:
+    def changed(self, records: int, rate: float) -> int:
+        return 2
+
+    def block(self, consts: Sequence, x, y, weight, clip: float, lattice: Lattice, rate: float) -> list[Whole]:
         """The sum of one block's weight·v·vᵀ, on the lattice."""
         tiled = groups_of(len(y))
         x, y, weight = (padded(a, math.prod(tiled)) for a in (x, y, weight))

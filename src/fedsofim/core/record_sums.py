@@ -55,14 +55,14 @@ def block_sum(
 ) -> list[Whole]:
     """The sum of one block's weight·clip(vector), on the lattice. `block` is x, y and weight."""
     groups, size = tiles(leaves, len(block[1]))
-    fit = _fitting(leaves)
+    fit = fitting(leaves)
     micro, together = divisor(size, fit), divisor(groups, max(1, min(fit // size, _SUMS // _numbers(leaves))))
     split = [
         padded(a, groups * size).reshape(-1, together, size // micro, micro, *a.shape[1:]).swapaxes(1, 2) for a in block
     ]  # (steps, micro-batches of a group, groups together, records of a micro-batch)
 
     def in_floats(total: list[jax.Array], batch: tuple[jax.Array, ...]) -> tuple[list[jax.Array], None]:
-        return _add(total, micro_sums(jaxpr, leaves, consts, *batch, clip=clip)), None
+        return add(total, micro_sums(jaxpr, leaves, consts, *batch, clip=clip)), None
 
     def step(total: list[Whole], batch: tuple[jax.Array, ...]) -> tuple[list[Whole], None]:
         if micro == size:
@@ -70,7 +70,7 @@ def block_sum(
         else:
             zeros = [jnp.zeros((together * leaf.groups, leaf.numbers), leaf.dtype) for leaf in leaves]
             sums = jax.lax.scan(in_floats, zeros, batch)[0]
-        return _add(total, [over_groups(lattice.whole(s)) for s in sums]), None
+        return add(total, [over_groups(lattice.whole(s)) for s in sums]), None
 
     none = [lattice.whole(jnp.zeros(leaf.numbers, leaf.dtype)) for leaf in leaves]
     rows = jax.lax.scan(step, none, tuple(split))[0]
@@ -169,7 +169,7 @@ def _along(values: jax.Array, like: jax.Array) -> jax.Array:
     return values.reshape(-1, *[1] * (like.ndim - 1))
 
 
-def _fitting(leaves: Sequence[Leaf]) -> int:
+def fitting(leaves: Sequence[Leaf]) -> int:
     """How many records are held at a time."""
     formed = sum(leaf.numbers for leaf in leaves if leaf.form is Form.FORMED)
     held = sum(leaf.held for leaf in leaves)
@@ -181,5 +181,5 @@ def _numbers(leaves: Sequence[Leaf]) -> int:
     return max(1, sum(leaf.numbers * leaf.groups for leaf in leaves))
 
 
-def _add(a: Any, b: Any) -> Any:
+def add(a: Any, b: Any) -> Any:
     return jax.tree.map(jnp.add, a, b)

@@ -124,8 +124,8 @@ def _clip(site: Site) -> float:
 def _sampled(site: Site, keys, round, records: Records) -> Records:
     """Keep each record with probability `sample`, drawn afresh for this release by its own client.
 
-    By its weight, in its place: laid out closer, XLA could round a record's vector otherwise, and who was drawn would
-    change what others say. The fused pass computes the drawn ones only, to the same bits (docs/clipping.md).
+    By its weight, in its place. Which sums compute drawn records only, and how nobody's vector then depends on who else
+    was drawn: docs/clipping.md.
     """
     if site.sample == 1:
         return records

@@ -38,8 +38,11 @@ class SoftmaxGradient:
     def outputs(self, consts: Sequence) -> list[jax.ShapeDtypeStruct]:
         return [jax.ShapeDtypeStruct(consts[0].shape, at_least_single(consts[0].dtype))]
 
-    def groups(self, records: int) -> int:
+    def groups(self, records: int, rate: float) -> int:
         return groups_of(records)[0]
+
+    def changed(self, records: int, rate: float) -> int:
+        return 2
 
     def vectors(self, consts: Sequence, x: jax.Array, y: jax.Array) -> list[jax.Array]:
         """Every record's gradient, unclipped."""
