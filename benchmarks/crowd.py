@@ -21,7 +21,13 @@ OUT = Path(__file__).parents[1] / "docs" / "crowd.json"
 FEDERATIONS = ((1_000, 10), (1_000, 100), (10_000, 100), (100_000, 100), (100_000, 1_000))
 RATES = (1.0, 0.5, 0.3, 0.1, 0.03, 0.01)
 RECORDS, FEATURES, CLASSES = 3, 64, 10  # at a client
-ROUNDS, REPEATS = 200, 400
+ROUNDS = 200
+#: Models: how often each round is timed, and the problem where it is not the reference problem.
+KINDS: dict[str, tuple[int, dict[str, Any]]] = {
+    "linear": (400, {}),
+    "mlp": (40, {"records": 20_000, "features": 256}),
+    "cnn": (12, {"records": 4_000, "features": 784}),
+}
 
 
 def federation(clients: int, participants: int) -> dict[str, Any]:
@@ -73,22 +79,24 @@ def peak() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1e6
 
 
-def drawn() -> dict[str, dict[str, float]]:
+def drawn(kind: str) -> dict[str, dict[str, float]]:
     """A round's time at each rate over that of a round that reads all records: one of each in turn, often, so that all
     meet the same load."""
     from clock import Ratio, Times, seconds
     from ours import round_of
-    from problem import BETA, CLIP, LR, RHO, make
+    from problem import BETA, CLIP, LR, RHO, Shape, make
 
+    import fedsofim as fs
     from fedsofim.core.budget import Budget
-    from fedsofim.methods.fedsofim import fedsofim
+    from fedsofim.models import make as model_of
     from fedsofim.simulation.training import plan_for
 
-    data = make()
-    method = fedsofim(lr=LR, rho=RHO, beta=BETA)
-    plans = {rate: plan_for(data, method, Budget(1.0), 70, clip=CLIP, batch_rate=rate) for rate in RATES}
+    repeats, shape = KINDS[kind]
+    data = make(Shape(**shape))
+    method, model = fs.fedsofim(lr=LR, rho=RHO, beta=BETA), model_of(kind, {})
+    plans = {r: plan_for(data, method, Budget(1.0), 70, model=model, clip=CLIP, batch_rate=r) for r in RATES}
     runs = {str(rate): round_of(plan, data) for rate, plan in plans.items()}
-    taken = [{name: seconds(run) for name, run in runs.items()} for _ in range(REPEATS)][REPEATS // 10 :]
+    taken = [{name: seconds(run) for name, run in runs.items()} for _ in range(repeats)][repeats // 10 :]
     times = {name: Times(tuple(turn[name] for turn in taken)) for name in runs}
     ratios = {name: Ratio.of(mine, times["1.0"]) for name, mine in times.items()}
     return {name: {"median": r.median, "minimum": r.minimum} for name, r in ratios.items()}
@@ -98,7 +106,11 @@ def main() -> None:
     if sys.argv[1:2] == ["run"]:
         print(json.dumps(federation(int(sys.argv[2]), int(sys.argv[3]))))
         return
-    found: dict[str, Any] = {"machine": machine.describe(), "drawn": drawn(), "federations": []}
+    found: dict[str, Any] = {
+        "machine": machine.describe(),
+        "drawn": {kind: drawn(kind) for kind in KINDS},
+        "federations": [],
+    }
     for clients, participants in FEDERATIONS:
         command = [sys.executable, __file__, "run", str(clients), str(participants)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

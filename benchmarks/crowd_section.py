@@ -8,10 +8,10 @@ FILE = Path(__file__).parents[1] / "docs" / "crowd.json"
 
 TEXT = """
 ## Few of many
-`python benchmarks/crowd.py`. **Records that are drawn** (`--batch-rate q`): a round of the reference problem over one
-that reads all records, both in turns. The fused pass computes the drawn ones only ([clipping](clipping.md)); drawing
-itself takes a number for each record. Other models compute all records and weigh the others by 0, so their rounds take
-as long at any rate.
+`python benchmarks/crowd.py`. **Records that are drawn** (`--batch-rate q`): a round over one that reads all
+records, both in turns. Of few only the drawn ones are computed ([clipping](clipping.md)); drawing itself takes a number
+for each record. The head has the reference problem, in the fused pass; the MLP 20,000 records of 256 features, the CNN
+4,000 of 28 x 28, by XLA.
 
 {drawn}
 
@@ -40,9 +40,13 @@ def section(path: Path = FILE) -> str:
     )
 
 
-def _drawn(rates: dict[str, dict[str, float]]) -> str:
-    rows = [f"| {float(q):g} | {r['median']:.2f} | {r['minimum']:.2f} |" for q, r in rates.items()]
-    return "\n".join(["| q | median | minimum |", "|--:|--:|--:|", *rows])
+def _drawn(models: dict[str, dict[str, dict[str, float]]]) -> str:
+    """A row for each rate: median and minimum of each model."""
+    head = " | ".join(f"{kind}: median | minimum" for kind in models)
+    rates = next(iter(models.values()))
+    rows = [" | ".join(f"{of[q][part]:.2f}" for of in models.values() for part in ("median", "minimum")) for q in rates]
+    lines = [f"| {float(q):g} | {row} |" for q, row in zip(rates, rows, strict=True)]
+    return "\n".join([f"| q | {head} |", "|--:" * (1 + 2 * len(models)) + "|", *lines])
 
 
 def _federations(lines: list[dict[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Sums over few drawn records of any model: as defined, only of these, and nobody's word depends on who else was drawn."""
+"""Sums over few drawn records of any model: as defined, of these only, and none of them says who else there was."""
 
 import math
 from functools import lru_cache
@@ -53,7 +53,7 @@ def compiled(query: PerRecord, clients: int, clip: float, rate: float) -> Any:
     return jax.jit(sums)
 
 
-def summed(query: PerRecord, consts: list, records: Records, drawn: Any, clients: int, clip: float, rate: float) -> list:
+def summed(query: PerRecord, consts: list, records: Records, drawn: Any, clients: int, clip: float, rate: float):
     """As doubles, which hold a pair exactly; `drawn` None: nobody was drawn, all take part."""
     kept = records if drawn is None else records._replace(weight=np.where(drawn, records.weight, 0).astype(np.float32))
     pairs = compiled(query, clients, clip, 1.0 if drawn is None else rate)(consts, kept, records.weight)
@@ -94,7 +94,9 @@ def test_leaves_that_are_added_up_in_parts_too(really: float):
     vectors = np.einsum("nti,ntj->nij", x[..., :8], x[..., 8:])
     length = np.maximum(1.0, np.linalg.norm(vectors, axis=(1, 2)))[:, None, None]
     expected = np.sum((vectors / length)[drawn[0]], axis=0)
-    np.testing.assert_allclose(mine[0], expected, atol=2e-3 * np.abs(expected).max())  # the guard, and that of a Gram
+    np.testing.assert_allclose(
+        mine[0], expected, atol=2e-3 * float(np.abs(expected).max())
+    )  # the guard, and that of a Gram
 
 
 def test_only_drawn_records_are_computed():
@@ -142,7 +144,7 @@ def test_what_a_record_says_is_the_same_bits_whoever_else_was_drawn():
         drawn = np.random.default_rng(seed).random((1, n)) < (0.1, 0.15, 0.05)[seed % 3]
         (mine,) = summed(query, consts, records, drawn, 1, 1.0, RATE)
         assert not mine[0][~drawn[0]].any()
-        for i in np.flatnonzero(drawn[0]):
+        for i in map(int, np.flatnonzero(drawn[0])):
             seen[i].add(mine[0][i].tobytes())
     assert sum(len(words) for words in seen.values()) == sum(bool(words) for words in seen.values()) > n / 2
 

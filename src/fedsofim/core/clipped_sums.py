@@ -32,8 +32,8 @@ def client_sums(
     rate: float = 1.0, weights: Any = None,
 ) -> list[Pair]:  # fmt: skip
     """Clipped sums per client, (clients, ...) for each leaf; `batched` consts hold one value per client. `rate`: which
-    part of the records was drawn, where the rest have weight 0: if it is small, no others are computed. `weights`: those of
-    the records before any was drawn.
+    part of the records was drawn, where the rest have weight 0: if it is small, no others are computed. `weights`:
+    those of the records before any was drawn.
 
     Both ways scale weights by a power of two to a largest one in (1/2, 1], and the sums back, which is exact: so
     rounding is small next to the largest weight, not next to 1. A lattice is as fine whoever was drawn: by the largest
@@ -43,14 +43,17 @@ def client_sums(
     if fused(query, consts, records):
         how = {"one_each": batched[0], "clients": clients, "clip": guarded(clip), "rate": rate}
         return [Pair(*native_sums.fused_sums(consts[0], *records, **how))]
-    records, scale = _unit_weights(records, records.weight if weights is None else weights)
-    by = query.client_sums if type(query) is TorchGradient else partial(_by_xla, query, rate)
-    pairs = by(consts, batched, records, clients, clip)
+    held = records.weight if weights is None else weights
+    records, scale = _unit_weights(records, held)
+    if type(query) is TorchGradient:
+        pairs = query.client_sums(consts, batched, records, held, clients, clip, rate)
+    else:
+        pairs = _by_xla(query, consts, batched, records, clients, clip, rate)
     return jax.tree.map(lambda a: a * scale.astype(a.dtype), pairs)
 
 
 def _by_xla(
-    query: Any, rate: float, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float
+    query: Any, consts: Sequence, batched: Sequence[bool], records: Records, clients: int, clip: float, rate: float
 ) -> list[Pair]:
     outputs = query.outputs([c[0] if b else c for c, b in zip(consts, batched, strict=True)])
     blocks, size = records.weight.shape

@@ -31,7 +31,7 @@ from fedsofim.core.site import Site, check_clip, own_site
 from fedsofim.core.unit import head_gradient, mean_over_unit, total_loss
 from fedsofim.core.units import AS_THEY_COME, Units
 from fedsofim.core.voting import gradient_of, head_loss, with_vote
-from fedsofim.errors import InputError, Refused, expect_whole
+from fedsofim.errors import InputError, expect_whole
 
 
 class Facts(NamedTuple):
@@ -87,16 +87,14 @@ class Door:
         if closed is None or type(closed) not in TRUSTED:
             loss = total_loss(self._model.loss) if self._units else self._model.loss
             return self._summed("gradient", self._trace(lambda x, y: jax.grad(loss)(params, x, y)), **how)
-        if self._units:
-            return self._summed("gradient", self._unit_head(params), **how)
         leaves = jax.tree.leaves(params)
-        if type(closed) is SoftmaxGradient:
-            _check_only_leaf(leaves, self._records.x.shape[2:])
         if type(closed) is TorchGradient:
-            closed.check(leaves, *self._record())
-        out = self._release("gradient", closed, leaves, **how)
-        given = [o.astype(leaf.dtype) for o, leaf in zip(out, leaves, strict=True)]
-        return jax.tree.unflatten(jax.tree.structure(params), given)
+            closed = self._of_torch(closed, leaves)
+        elif self._units:
+            return self._summed("gradient", self._unit_head(params), **how)
+        else:
+            _check_only_leaf(leaves, self._records.x.shape[2:])
+        return _like(params, self._release("gradient", closed, leaves, **how))
 
     def gradient_and_vote(
         self, params: Any, scale: Any, part: float, *, noise: float | Mechanism = 1.0, sample: float | None = None
@@ -105,23 +103,31 @@ class Door:
 
         c is the run's clip, and what the price is about; clip_search.py has the argument.
         """
-        fn = with_vote(gradient_of(self._differentiable(), params), self.facts.clip, part)
         rate = self.facts.batch_rate if sample is None else sample
         how: dict[str, Any] = {"clip": None, "noise": noise, "sample": rate, "share": None}
         label = f"gradient, {part:.0%} of it a vote on the clip"
+        closed = self._model.gradient
+        if type(closed) is TorchGradient:
+            leaves = jax.tree.leaves(params)
+            voting = self._of_torch(closed, leaves).with_vote(part, self.facts.clip)
+            *out, vote = self._release(label, voting, [*leaves, jnp.asarray(scale, jnp.float32)], **how)
+            return _like(params, out), vote
+        fn = with_vote(gradient_of(self._differentiable(), params), self.facts.clip, part)
         return self._summed(label, self._trace(lambda x, y: fn(x, y, scale)), **how)
+
+    def _of_torch(self, closed: TorchGradient, leaves: Sequence) -> TorchGradient:
+        """Of records as they are laid out here, once they were found to fit the module."""
+        mine = closed.of_units(self._units)
+        mine.check(leaves, *self._record())
+        return mine
 
     def _differentiable(self) -> Callable:
         """The loss of a record, or of all that a unit holds, as JAX differentiates it."""
-        if type(self._model.gradient) is TorchGradient:
-            raise Refused("a torch module's gradients are clipped at a fixed length; leave clip_quantile out")
         loss = head_loss if type(self._model.gradient) is SoftmaxGradient else self._model.loss
         return total_loss(loss) if self._units else loss
 
     def _unit_head(self, params: Any) -> tuple[PerRecord, list, Any]:
         """The gradient of a head over all that a unit holds."""
-        if type(self._model.gradient) is not SoftmaxGradient:
-            raise Refused("a torch module's gradients are formed record by record; protect records (unit 'record')")
         _check_only_leaf(jax.tree.leaves(params), self._records.x.shape[3:])
         return self._trace(lambda x, y: jax.tree.map(lambda t: head_gradient(t, x, y), params))
 
@@ -221,6 +227,11 @@ class Door:
         own = own_site(site)
         key = self._next_key()
         return dp_release.bind(key, self.round, self._index, self._stds, *self._records, *consts, site=own)
+
+
+def _like(params: Any, out: Sequence) -> Any:
+    leaves, tree = jax.tree.flatten(params)
+    return jax.tree.unflatten(tree, [o.astype(leaf.dtype) for o, leaf in zip(out, leaves, strict=True)])
 
 
 def _half_of_square(v: Any) -> jax.Array:

@@ -88,7 +88,9 @@ class PerRecord:
 
     def groups(self, records: int, rate: float) -> int:
         leaves = self.leaves()
-        return Span.of(leaves, rate, records).groups(records) if packs(leaves, rate) else lattice_groups(leaves, records)
+        return (
+            Span.of(leaves, rate, records).groups(records) if packs(leaves, rate) else lattice_groups(leaves, records)
+        )
 
     def changed(self, records: int, rate: float) -> int:
         leaves = self.leaves()

@@ -5,21 +5,21 @@ The argument is in core/torch_gradient.py. Parameters are always passed in, as a
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch  # pyright: ignore[reportMissingImports]
 from torch import fx, nn  # pyright: ignore[reportMissingImports]
 
+from fedsofim.core.torch.batches import batch_size, in_place, in_turns, lanes_of, taken, units_at_once
 from fedsofim.core.torch.losses import torch_loss_of
-from fedsofim.core.torch.rows import PREFIX, Running, tensor_of, weighted
+from fedsofim.core.torch.rows import PREFIX, Row, Running, tensor_of
+from fedsofim.core.torch.summands import ALONE, Summand, summed, unit_rows, vectors
 from fedsofim.core.torch.tracing import WithLoss, attribute, traced
 from fedsofim.errors import InputError, Refused
 from fedsofim.tasks import Task
 
-MOST = 1024  # records of a batch: torch_gradient.py counts with it
-_FORMED = 2**21  # numbers of formed rows held at a time
 _READ = 8  # records of the batch that a module is tried with before any record is there
 _TRAINED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.Embedding)
 """Layers whose rows Opacus forms by a rule of its own. Trained ones must be of these; frozen ones may be any."""
@@ -70,10 +70,12 @@ class TorchNetwork:
         logits, whole = (traced(graph) for graph in copy.deepcopy((self.logits, self.whole)))
         return TorchNetwork(self.origin, logits, whole, self.of_task)
 
-    def check(self, shape: tuple[int, ...], label: tuple[int, ...], labels: np.dtype) -> None:
+    def check(self, shape: tuple[int, ...], label: tuple[int, ...], labels: np.dtype, of: Summand = ALONE) -> None:
         """Refused or InputError unless it works for records and labels of these shapes, and keeps them apart."""
-        x, y = np.zeros((_READ, *shape), np.float32), np.zeros((_READ, *label), labels)
-        self.clipped_sum(self.initial(), x, y, np.ones(_READ, np.float32), clip=1.0, step=None)
+        count = 2 if of.unit else _READ
+        x, y = np.zeros((count, *shape), np.float32), np.zeros((count, *label), labels)
+        params = [*self.initial(), np.float32(1)]
+        self.clipped_sum(params, x, y, np.ones(count, np.float32), clip=1.0, step=None, of=of)
 
     def initial(self) -> list[np.ndarray]:
         """The parameters as they were given."""
@@ -86,55 +88,64 @@ class TorchNetwork:
             return torch.func.functional_call(self.logits, named, (tensor_of(x),)).numpy()
 
     def clipped_sum(
-        self, params: Sequence, x: np.ndarray, y: np.ndarray, weight: np.ndarray, *, clip: float, step: float | None
+        self,
+        params: Sequence,
+        x: np.ndarray,
+        y: np.ndarray,
+        weight: np.ndarray,
+        *,
+        clip: float,
+        step: float | None,
+        of: Summand = ALONE,
+        rate: float = 1.0,
     ) -> list[np.ndarray]:
-        """Σ weight·clip(gradient) in doubles, by parameter; in whole numbers of `step` until the end, if there is one.
+        """Σ weight·clip(vector) in doubles, by leaf; in whole numbers of `step` until the end, if there is one.
 
-        Batch by batch: `batch_size` says how many records each has, the last one filled up with nothing.
+        `params` are the parameters, and behind them what a vote is about. `rate`: this part of the records was drawn,
+        and only those with a weight are computed.
         """
-        totals = [np.zeros(shape, np.float64 if step is None else np.int64) for shape in self.shapes.values()]
+        shapes = [*self.shapes.values(), *([()] if of.vote else [])]
+        totals = [np.zeros(shape, np.float64 if step is None else np.int64) for shape in shapes]
         with self._busy:
             running = self._ready(params)
-            size = batch_size(len(y), running.formed)
-            for first in range(0, len(y), size):
-                piece = slice(first, first + size)
-                rows = running.gradients(*(_filled(a[piece], size) for a in (x, y)))
-                factor = tensor_of(_filled(weight[piece], size)).double() * running.factors(rows, clip)
-                for total, row in zip(totals, rows, strict=True):
-                    found = weighted(row, factor).numpy()
-                    total += found if step is None else np.rint(found / step).astype(np.int64)
+            for places in _places(running, weight, of, rate):
+                rows = _rows_of(running, taken(x, places), taken(y, places), of.unit)
+                share = tensor_of(taken(weight, places)).double()
+                for total, row in zip(totals, summed(rows, share, of.vote, _scale(params, of), clip), strict=True):
+                    total += row if step is None else np.rint(row / step).astype(np.int64)
         return [t if step is None else t.astype(np.float64) * step for t in totals]
 
-    def rows(self, params: Sequence, x: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
-        """Every record's gradient, unclipped, by parameter: of as many records as whoever asks can hold."""
-        found, size = [], batch_size(len(y))
+    def rows(self, params: Sequence, x: np.ndarray, y: np.ndarray, of: Summand = ALONE) -> list[np.ndarray]:
+        """Every record's vector, unclipped, by leaf: of as many records as whoever asks can hold."""
+        found = []
         with self._busy:
             running = self._ready(params)
-            for first in range(0, len(y), size):
-                x_piece, y_piece = (a[first : first + size] for a in (x, y))
-                rows = running.gradients(_filled(x_piece, size), _filled(y_piece, size))
-                found.append([row.dense[: len(y_piece)].numpy() for row in rows])
+            for places in _places(running, np.ones(len(y)), of, rate=1.0):
+                rows = _rows_of(running, taken(x, places), taken(y, places), of.unit)
+                told = vectors(rows, of.vote, _scale(params, of))
+                found.append([row[: int((places >= 0).sum())] for row in told])
         return [np.concatenate(leaf) for leaf in zip(*found, strict=True)]
 
     def _ready(self, params: Sequence) -> "Running":
         if self._running is None:
             self._running = Running(copy.deepcopy(self.whole), tuple(self.shapes))
-        self._running.load(params)
+        self._running.load(params[: len(self.shapes)])
         return self._running
 
 
-def batch_size(records: int, formed: int = 0) -> int:
-    """How many records go through the module at a time, where each has so many formed numbers.
-
-    >>> batch_size(50_000, 100), batch_size(50, 100), batch_size(50_000, 10**6)
-    (1024, 64, 2)
-    """
-    fitting = max(2, min(MOST, _FORMED // max(1, formed)))
-    return min(fitting, max(2, 1 << (records - 1).bit_length()))
+def _places(running: Running, weight: np.ndarray, of: Summand, rate: float) -> Iterator[np.ndarray]:
+    """Who goes through the module together, in which place; of units, whose vectors are held together."""
+    count = len(weight)
+    most = min(units_at_once(running.numbers), batch_size(count)) if of.unit else batch_size(count, running.formed)
+    return in_place(count, most) if rate == 1 else in_turns(weight > 0, lanes_of(count, rate, most))
 
 
-def _filled(a: np.ndarray, size: int) -> np.ndarray:
-    return a if len(a) == size else np.concatenate([a, np.zeros((size - len(a), *a.shape[1:]), a.dtype)])
+def _rows_of(running: Running, x: np.ndarray, y: np.ndarray, unit: bool) -> list[Row]:
+    return unit_rows(running, x, y) if unit else running.gradients(x, y)
+
+
+def _scale(params: Sequence, of: Summand) -> float:
+    return float(params[-1]) if of.vote else 1.0
 
 
 def _explain(name: str, part: nn.Module) -> None:

@@ -3,7 +3,6 @@
 What it computes is measured and added up from the same numbers, in doubles; the argument is in core/torch_gradient.py.
 """
 
-import math
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -48,6 +47,7 @@ class Running(GradSampleModule):
             part.training = any(p.requires_grad for p in part.parameters(recurse=False))  # else Opacus looks away
         ghost = {id(p) for layer in self.apart for p in layer.parameters()}
         self.formed = sum(p.numel() for p in self.parameters_in_order if id(p) not in ghost)
+        self.numbers = sum(p.numel() for p in self.parameters_in_order)
 
     def load(self, params: Sequence) -> None:
         with torch.no_grad():
@@ -145,21 +145,6 @@ class Running(GradSampleModule):
                 )
         return rows
 
-    def factors(self, rows: Sequence[Row], clip: float) -> torch.Tensor:
-        """min(1, clip/length) of each record's gradient, in doubles, and 0 for one that is not finite.
-
-        A row that is not finite is set to zeros: 0·NaN would reach the rest of its batch.
-        """
-        length = torch.stack([_squares(row) for row in rows]).sum(dim=0).sqrt()
-        finite = torch.isfinite(length)
-        if not finite.all():
-            for part in (t for row in rows for t in (row.formed, *(row.factors or ())) if t is not None):
-                part[~finite] = 0.0
-        factor = (
-            torch.clamp(clip / length.clamp(min=1e-300), max=1.0) if math.isfinite(clip) else torch.ones_like(length)
-        )
-        return torch.where(finite, factor, 0.0)
-
     def _forget(self) -> None:
         """Nothing of a batch is left."""
         self.kept.clear()
@@ -194,6 +179,19 @@ def _formed(parameter: Any, records: int) -> torch.Tensor:
 
 
 _LINEAR: Any = nn.Linear(1, 1)  # asked for norms: Opacus wants to know which parameters are trained
+
+
+def lengths(rows: Sequence[Row]) -> torch.Tensor:
+    """|gradient| of each record over all parameters, in doubles; 0 for one that is not finite.
+
+    Such a record's row is set to zeros: 0·NaN would reach the rest of its batch.
+    """
+    length = torch.stack([_squares(row) for row in rows]).sum(dim=0).sqrt()
+    finite = torch.isfinite(length)
+    if not finite.all():
+        for part in (t for row in rows for t in (row.formed, *(row.factors or ())) if t is not None):
+            part[~finite] = 0.0
+    return torch.where(finite, length, 0.0)
 
 
 def _squares(row: Row) -> torch.Tensor:
