@@ -68,10 +68,14 @@ def _keep_compiled(config: pytest.Config) -> None:
 
 
 def _put_whole(self: lru_cache.LRUCache, key: str, value: bytes) -> None:
-    """As JAX does, but a file is there whole or not at all: another worker may be looking for it."""
+    """As JAX does, but a file is there whole or not at all: another worker may be looking for it.
+
+    Where it cannot be written (a full disk, `--cache-clear` meanwhile), it is not kept.
+    """
     part = self.path / f"{os.getpid()}-{threading.get_ident()}-part"
-    part.write_bytes(value)
-    part.replace(self.path / f"{key}-cache")
+    with suppress(OSError):
+        part.write_bytes(value)
+        part.replace(self.path / f"{key}-cache")
 
 
 def _drop_before(folder: Path, then: float) -> None:
