@@ -1,4 +1,4 @@
-"""Sums of a torch module's gradients where only some of the arithmetic shows: votes, places, the lattice, whose it is."""
+"""Sums of a torch module's gradients where only some of the arithmetic shows: votes, places, the lattice."""
 
 import math
 from typing import Any
