@@ -117,6 +117,16 @@ def test_only_drawn_records_are_computed():
             assert (int(turns.groups), int(turns.each)) == (4, GROUP // 16)
 
 
+def test_a_part_of_a_group_has_no_more_drawn_records_than_its_argument_allows():
+    """33 of a part's lanes are too many for half a group, though 33 are not for a group."""
+    span, drawn = Span(places=256, lanes=16, parts=2), np.zeros((16, 16), bool)
+    drawn[:, :2] = True  # 32, all in lanes of the first part
+    for first in (False, True):
+        drawn[0, 2] = first
+        turns = turns_of(jnp.asarray(drawn.ravel(), jnp.float32), span)
+        assert (int(turns.groups), int(turns.each)) == ((4, GROUP // 16) if first else (1, 16))
+
+
 # --- who says what ------------------------------------------------------------------------------------------
 
 
@@ -223,3 +233,12 @@ def test_a_lattice_is_fine_enough_for_all_groups_that_one_draw_may_change():
         assert query.changed(5000, rate) == 1 + span.places // GROUP
         assert query.groups(5000, rate) == math.ceil(5000 / span.places) * (span.places // GROUP)
     assert query.changed(5000, 1.0) == 2
+
+
+def test_every_part_of_a_group_counts_in_the_lattice():
+    query, rate = of_two_rows(), 0.02
+    (leaf,) = query.leaves()
+    span = Span.of(query.leaves(), rate, 5000)
+    assert span.parts == leaf.groups > 1 and span.places > GROUP
+    assert query.changed(5000, rate) == leaf.groups * (1 + span.places // GROUP)
+    assert query.groups(5000, rate) == math.ceil(5000 / span.places) * leaf.groups * (span.places // GROUP)

@@ -12,10 +12,10 @@ def test_padding_stays_small_however_unequal_the_clients():
 
 
 def test_blocks_hold_each_clients_records_in_order_and_zeros_behind():
-    x, y = np.arange(10, dtype=np.float32)[:, None], np.arange(10, dtype=np.int32)
+    x, y = 10 + np.arange(10, dtype=np.float32)[:, None], 10 + np.arange(10, dtype=np.int32)
     parts = [np.array([7, 1, 4]), np.array([0, 9])]
     laid = in_blocks(x, y, parts, size=2)
-    assert np.asarray(laid.y).tolist() == [[7, 1], [4, 0], [0, 9]]
+    assert np.asarray(laid.y).tolist() == [[17, 11], [14, 0], [10, 19]]
     assert np.asarray(laid.weight).tolist() == [[1, 1], [1, 0], [1, 1]]
     assert np.array_equal(laid.x[..., 0], laid.y) and laid.owner.tolist() == [0, 0, 1]
 

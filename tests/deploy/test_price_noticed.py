@@ -27,6 +27,7 @@ from fedsofim.deploy.wire import programs_of
 from fedsofim.errors import InputError, Refused
 from ledgers import DELTA, ask, charged, line, open_
 from node_programs import prepared, values
+from node_sums import summing_nodes
 from nodes import X, asked, finish, make_nodes, spent, start, started
 
 # --- what a node charges itself -----------------------------------------------------------------------------
@@ -70,6 +71,20 @@ def test_a_sum_over_one_client_hides_nothing(nodes: list[Policy]):
     path.write_text(path.read_text() + "secure_sum_min_clients = 1\n")
     with pytest.raises(InputError, match="hides nothing"):
         read_policy(path)
+
+
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_noise_of_another_size_is_not_shared(tmp_path: Path, scale: float):
+    """Shares are drawn at the size that the sum needs, whatever the program says: its price would be another."""
+    pytest.importorskip("cryptography")
+    policies = summing_nodes(tmp_path, epsilon=50.0)
+    request = asked(policies, trust="secure-sum", rounds=5)
+    program, _ = prepared(lambda door: door.sum(values, noise=Independent(scale)), X, rounds=5, clip=10.0)
+    size = dict(request.job.peers)[policies[0].name]
+    programs = programs_of(request.job, size)
+    assert priced(policies[0], request, programs, size).lines
+    with pytest.raises(Refused, match="needs full noise"):
+        priced(policies[0], request, replace(programs, by_phase={Phase.ROUND: program}), size)
 
 
 def test_every_round_of_a_schedule_is_priced_at_its_own_noise(nodes: list[Policy]):
