@@ -86,6 +86,11 @@ RESULTS: tuple[Result, ...] = (
         ("docs/audit/audit.json", "docs/audit/audit.png"), minutes=3.4, recorded=True,
         by_hand="the table in docs/audit.md, from what it prints",
     ),
+    Result(
+        "sampled-prices", "prices of sampled releases between a second accountant's bounds",
+        (("python", "scripts/sampled_prices.py"),), ("docs/explanation/accounting.md",), minutes=1, recorded=True,
+        by_hand="its sentences, from the last lines",
+    ),
     grid("recipe-fashion-local", f"{RECIPE}/fashion-local.toml", 80, features=False, published=False),
     Result(
         "models-fashion", "the MLP and the head on Fashion-MNIST in docs/models.md",
