@@ -6,8 +6,9 @@ a = e^l: a pair with the larger H is told apart better, also after any number of
 
 **Above.** Chords of H over a grid of l: what lies in a cell is split between its two ends so that its mass under P and
 under Q is kept. **Below.** The same chords for a slightly smaller d, each of which lies below a tangent of H: a convex
-function is above its tangents. That is looked up in every cell; a cell where it does not show counts for
-nothing, and those around 0 as one, which tells nothing.
+function is above its tangents. That is looked up in every cell; a cell where it does not show counts for nothing, and
+those around 0 as one, which tells nothing. (Then H of what is left is P' - a·Q' of one set there, at most H of the
+smaller d, which is at most H, since H grows with d: its derivative is q·(φ(x-d) + a·φ(x+d)).)
 
 So both are pairs with losses on a grid, whose sum over n releases is an n-fold convolution. What leaves its window, by
 Chernoff's bound, and what FFT rounds is added above and taken off below.
