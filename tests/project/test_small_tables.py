@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 
-import private_tuning  # noqa: E402
+import private_tuning  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 KEPT = sorted(name for name in tables.TABLES if (ROOT / "docs" / "results" / name / "rows.csv").exists())
