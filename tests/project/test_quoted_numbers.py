@@ -75,4 +75,4 @@ def test_a_comment_that_yields_nothing_is_an_error(tmp_path: Path):
     with pytest.raises(AssertionError):
         list(quotes("a page", "1.0 <!-- from performance.json.gone: a -->"))
     with pytest.raises(AssertionError):
-        list(quotes("a page", "1.0 <!-- from results/published_accuracy.csv: method=none; mean -->"))
+        list(quotes("a page", "1.0 <!-- from results/published-accuracy/rows.csv: method=none; mean -->"))
