@@ -1,6 +1,6 @@
 """Cost of deployment noise for one release, beside OpenDP's where that is installed.
 
-    python benchmarks/deployment_noise.py     # docs/results/deployment-noise, and the table of docs/node.md
+python benchmarks/deployment_noise.py     # docs/results/deployment-noise, and the table of docs/node.md
 """
 
 import sys
@@ -13,7 +13,7 @@ from fedsofim.deploy.noise import Bits, fresh_secret, lattice_normal
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
 
-import pages  # noqa: E402 # pyright: ignore[reportMissingImports]
+import pages  # pyright: ignore[reportMissingImports]
 
 CASES = {650: "10 classes, 64 features", 50_000: ""}
 

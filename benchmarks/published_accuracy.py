@@ -26,7 +26,7 @@ from fedsofim.simulation.training import plan_for
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
 
-import pages  # noqa: E402 # pyright: ignore[reportMissingImports]
+import pages  # pyright: ignore[reportMissingImports]
 
 EPSILONS = (0.5, 1.0, 5.0, 10.0)
 NAMES = {

@@ -1,6 +1,6 @@
 """Cost of a secure sum that can do without some clients: what it adds to a round, in seconds and in bytes.
 
-    python benchmarks/secure_sums.py     # docs/results/secure-sums, and the table of docs/coordinator.md
+python benchmarks/secure_sums.py     # docs/results/secure-sums, and the table of docs/coordinator.md
 """
 
 import os
@@ -18,7 +18,7 @@ from fedsofim.deploy.unmasking import OpenSum, Said, unmasked
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
 
-import pages  # noqa: E402 # pyright: ignore[reportMissingImports]
+import pages  # pyright: ignore[reportMissingImports]
 
 CASES = ((5, 4, 650), (5, 4, 1_000_000), (20, 14, 650), (20, 14, 1_000_000), (50, 35, 650))  # clients, enough, numbers
 HEAD = ("clients n", "enough t", "numbers", "lost", "a node's masks", "its parcels", "its pieces",

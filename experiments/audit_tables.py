@@ -1,7 +1,7 @@
 """The attacker's tables, of right mechanisms and of broken ones: docs/results/audit, and docs/audit.md.
 
-    fedsofim audit --all --out docs/results/audit
-    python experiments/audit_tables.py
+fedsofim audit --all --out docs/results/audit
+python experiments/audit_tables.py
 """
 
 import json

@@ -44,7 +44,12 @@ TABLES = {
     "models-digits": Table(
         ("models-digits-linear", "models-digits-mlp", "models-digits-cnn", "models-digits-flax"),
         "digits",
-        called=("linear", "`mlp`, 32 hidden units", "`cnn`, 16 channels, kernel 3, stride 1", "a flax module, 64-32-10"),
+        called=(
+            "linear",
+            "`mlp`, 32 hidden units",
+            "`cnn`, 16 channels, kernel 3, stride 1",
+            "a flax module, 64-32-10",
+        ),
     ),
     "models-fashion": Table(
         ("models-fashion-linear", "models-fashion-mlp"), "fashion", called=("linear", "`mlp`, 64 hidden units")

@@ -15,9 +15,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "tests" / "support"))  # the records are those that tests train on
 
 import pages  # pyright: ignore[reportMissingImports]
-from answers import dealt  # pyright: ignore[reportMissingImports]
 
 import fedsofim as fs
+from answers import dealt  # pyright: ignore[reportMissingImports]
 from fedsofim.core.budget import WITHOUT
 from fedsofim.experiments.journal import append, mend, read_lines
 from fedsofim.progress import progress_bar
