@@ -143,6 +143,11 @@ RESULTS: tuple[Result, ...] = (
         ("docs/results/published-accuracy", "docs/methods.md"), needs=("features", "published"),
     ),
     Result(
+        "theory-numbers", "what the analysis says at the published setting, in docs/theory.md",
+        (("python", "experiments/theory_numbers.py", "--features", "{features}"),),
+        ("docs/results/theory", "docs/theory.md"), needs=("features",),
+    ),
+    Result(
         "recipe-ablation", "what each part of the recipe buys, and how near its steps are to the best",
         (("python", f"{RECIPE}/ablation.py", "--data", "{features}", "--data", "{tables}", "--runs", "{own}", "--out",
           "docs/results/recipe-ablation"),),
