@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.append(str(HERE.parent / "tests" / "support"))  # the records are those that tests train on
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))  # the records are those that tests train on
 
 import pages  # pyright: ignore[reportMissingImports]
 

@@ -87,6 +87,11 @@ RESULTS: tuple[Result, ...] = (
         "models/models-fashion-linear", "models/models-fashion-mlp",
     )),
     Result(
+        "network-steps", "how near the recipe's step is to the best one for an MLP, in docs/models.md",
+        (("python", f"{RECIPE}/network_steps.py", "{own}/network-steps.jsonl"),),
+        ("docs/results/network-steps", "docs/models.md"), (f"{RECIPE}/ablation.py",),
+    ),
+    Result(
         "tasks", "how well each task is learned, in docs/tasks.md",
         (("python", "experiments/tasks.py", "{own}/tasks.jsonl"),),
         ("docs/results/tasks", "docs/tasks.md"), ("tests/support/answers.py",),
