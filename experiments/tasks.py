@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))  # the records are those that tests train on
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))  # where the records are
 
 import pages  # pyright: ignore[reportMissingImports]
 
@@ -37,9 +37,11 @@ def measured(kind: str, epsilon: float | str, seed: int) -> list[dict[str, Any]]
     split, budget = dealt(kind), fs.NO_PRIVACY if epsilon == WITHOUT else fs.Budget(float(epsilon), 1e-5)
     found = fs.train(split, budget=budget, seed=seed, every=1000).metrics
     facts = {"kind": kind, "records": len(split.dataset.y_train), "epsilon": epsilon, "seed": seed}
+    pairs = {name: (found.values[name], found.baseline[name]) for name in KINDS[kind][1]}
     return [
-        {**facts, "measure": name, "value": round(found.values[name], 4), "constant": round(found.baseline[name], 4)}
-        for name in KINDS[kind][1]
+        {**facts, "measure": name, "value": round(value, 4), "constant": round(constant, 4)}
+        for name, (value, constant) in pairs.items()
+        if value is not None and constant is not None
     ]
 
 

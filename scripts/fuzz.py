@@ -3,8 +3,8 @@
     python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz --page
 
 Every program is a line in OUT/seed-S.jsonl, so a run that was stopped goes on where it was; OUT/report.json has the
-counts. With --page docs/results/fuzz keeps them, and docs/fuzzing.md has the table. Exit 1 if a leak was accepted, an honest program refused, a program could not be judged, or
-the run was stopped.
+counts. With --page docs/results/fuzz keeps them, and docs/fuzzing.md has the table. Exit 1 if a leak was accepted, an
+honest program refused, a program could not be judged, or the run was stopped.
 """
 
 import argparse
@@ -82,6 +82,7 @@ def kept(report: dict) -> None:
 
 def markdown(report: dict) -> str:
     import pages  # pyright: ignore[reportMissingImports]
+
     from fuzz_judge import FATES
 
     counts = [(fate, report["fates"][fate], report["honest"].get(fate, 0)) for fate in FATES]
