@@ -33,6 +33,7 @@ from fedsofim.experiments.versions import SOURCE, what_it_does
 from fedsofim.files import data_folder, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
+PATIENCE = 20.0  # seconds that a program has to end its own processes
 MINUTES = ROOT / "docs" / "results" / "minutes.json"
 HINTS = {
     "features": "a folder with cifar10_resnet20.npz and pathmnist_resnet20.npz, or `fedsofim features` of that name",
@@ -113,12 +114,27 @@ def attempt(result: Result, number: str, places: Mapping[str, Path], done: Mappi
     spent, whole = Spent(result.name, digest, places["runs"] / "done.jsonl"), False
     try:
         for command in result.commands:
-            if subprocess.run(filled(command, places), cwd=ROOT, env=environment()).returncode:
+            if ran(filled(command, places)):
                 return not say(f"{number} {result.name}: failed in: {' '.join(command)}")
         whole = True
     finally:
         spent.note(done=whole)
     return say(f"{number} {result.name}: {spent.said()}, wrote {', '.join(result.outputs)}")
+
+
+def ran(command: list[str]) -> int:
+    """A program's exit code; if this one is stopped the program is, and waited for, so that its time counts."""
+    process = subprocess.Popen(command, cwd=ROOT, env=environment())
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
 
 
 class Spent:
@@ -130,7 +146,7 @@ class Spent:
 
     def note(self, *, done: bool) -> None:
         took = {"minutes": time.monotonic() - self.began[0], "cpu": computing() - self.began[1]}
-        line = {key: round(value / 60, 2) for key, value in took.items()}
+        line = {key: round(value / 60, 4) for key, value in took.items()}
         self.journal.parent.mkdir(parents=True, exist_ok=True)
         append(self.journal, {"name": self.name, "digest": self.digest, "done": done, **line})
         if done:

@@ -192,4 +192,4 @@ RESULTS: tuple[Result, ...] = (
 )  # fmt: skip
 
 #: Long searches for faults have commands of their own: `make fuzz`, `make mutate`, `make soak`.
-ELSEWHERE = ("docs/fuzzing.md", "docs/mutation.md", "docs/soak.md", "docs/soak.json")
+ELSEWHERE = ("docs/fuzzing.md", "docs/results/fuzz", "docs/mutation.md", "docs/soak.md", "docs/soak.json")

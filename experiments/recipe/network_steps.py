@@ -30,10 +30,10 @@ from fedsofim.progress import progress_bar
 from fedsofim.simulation.training import choices_for
 
 CELLS = (  # dataset, training records, validation records, clients, hidden units, epsilon
-    ("fashion", 50_000, 10_000, 20, 64, 5.0),
-    ("fashion", 25_000, 10_000, 20, 64, 5.0),
-    ("fashion", 12_000, 10_000, 20, 64, 2.0),
     ("digits", 1_137, 300, 4, 32, 5.0),
+    ("fashion", 12_000, 10_000, 20, 64, 2.0),
+    ("fashion", 25_000, 10_000, 20, 64, 5.0),
+    ("fashion", 50_000, 10_000, 20, 64, 5.0),
 )
 FACTORS = (0.25, 1.0, 2.0)
 SEEDS = (0, 1, 2)
