@@ -86,6 +86,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = []
     for name, training, _, _, hidden, epsilon in CELLS:
         mine = [r for r in rows if r["dataset"] == name and int(r["training"]) == training]
+        if not mine:
+            continue  # a stopped run has not come to it
         found = [[float(r["accuracy"]) for r in mine if float(r["factor"]) == f] for f in FACTORS]
         facts = [f"{training:,} of {name}, {hidden} hidden units", f"{epsilon:g}", str(mine[0]["rounds"])]
         lines.append([*facts, str(mine[0]["noise"]), *(cell(values, len(SEEDS)) for values in found)])
