@@ -56,7 +56,7 @@ bench: $(FULL)
 
 # 20,000 client programs, judged by running them (docs/fuzzing.md); a quarter of an hour, goes on where it was
 fuzz: $(FULL)
-	$(BIN)/python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz
+	$(BIN)/python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz --page
 
 # bugs planted in core/ and deploy/, and whether the tests notice (docs/mutation.md); an hour or two, goes on where it was
 mutate: $(FULL)

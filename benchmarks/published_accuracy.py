@@ -1,13 +1,15 @@
 """Rerun the paper's ResNet-20 tables: every method, preset and budget, 3 seeds, at round 70.
 
-    python benchmarks/published_accuracy.py ../shared --out docs/results/published_accuracy.csv
+    python benchmarks/published_accuracy.py --features ../shared/data --published ../shared/published --out runs/a.csv
 
-The folder given holds data/{cifar10,pathmnist}_resnet20.npz and published/accuracy.csv; neither is part of
-the project. Rows already in the output file are kept, so an interrupted run goes on where it stopped.
+Neither the features ({cifar10,pathmnist}_resnet20.npz) nor the paper's accuracy.csv are part of the project. Rows
+already in the output file are kept, so an interrupted run goes on where it stopped. At the end docs/results and
+docs/methods.md have the table.
 """
 
 import argparse
 import csv
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,10 @@ from fedsofim.data.partition import Split, split
 from fedsofim.methods import make
 from fedsofim.simulation.simulator import simulate
 from fedsofim.simulation.training import plan_for
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
+
+import pages  # pyright: ignore[reportMissingImports]
 
 EPSILONS = (0.5, 1.0, 5.0, 10.0)
 NAMES = {
@@ -59,7 +65,7 @@ FIELDS = [
 
 def published(folder: Path) -> dict[tuple[str, str, float], tuple[str, str]]:
     """The paper's ResNet-20 non-IID accuracies at round 70."""
-    with (folder / "published" / "accuracy.csv").open() as file:
+    with (folder / "accuracy.csv").open() as file:
         rows = list(csv.DictReader(file))
     wanted = {"backbone": "resnet20", "partition": "dirichlet", "round": "70"}
     rows = [r for r in rows if all(r[k] == v for k, v in wanted.items())]
@@ -100,13 +106,6 @@ def row(data: Split, dataset: str, case: Case, epsilon: float, seeds: int, known
     )
 
 
-def done_before(path: Path) -> list[dict]:
-    if not path.exists():
-        return []
-    with path.open() as file:
-        return list(csv.DictReader(file))
-
-
 def save(path: Path, rows: list[dict]) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
@@ -116,14 +115,12 @@ def save(path: Path, rows: list[dict]) -> None:
 
 def markdown(rows: list[dict]) -> str:
     """One line per dataset, method and variant: published → measured at each budget."""
-    lines = ["| dataset | method | variant | eps 0.5 | eps 1 | eps 5 | eps 10 |", "|---" * 7 + "|"]
     groups: dict[tuple[str, str, str], dict[float, dict]] = {}
     for r in rows:
         groups.setdefault((r["dataset"], r["method"], r["variant"]), {})[float(r["epsilon_claimed"])] = r
-    for key, mine in groups.items():
-        cells = [cell(mine[e]) if e in mine else "" for e in EPSILONS]
-        lines.append(f"| {' | '.join(key)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    lines = [(*key, *(cell(mine[e]) if e in mine else "" for e in EPSILONS)) for key, mine in groups.items()]
+    head = ["dataset", "method", "variant", *(f"ε = {e:g}" for e in EPSILONS)]
+    return pages.markdown(head, lines, left=len(head))
 
 
 def cell(r: dict) -> str:
@@ -133,23 +130,24 @@ def cell(r: dict) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("docs/results/published_accuracy.csv"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--features", type=Path, required=True)
+    parser.add_argument("--published", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dataset", choices=["cifar10", "pathmnist"], action="append")
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args()
-    known, rows = published(args.folder), done_before(args.out)
+    known, rows = published(args.published), pages.rows_in(args.out) if args.out.exists() else []
     args.out.parent.mkdir(parents=True, exist_ok=True)
     have = {(r["dataset"], r["method"], r["variant"], float(r["epsilon_claimed"])) for r in rows}
     for dataset in args.dataset or ["cifar10", "pathmnist"]:
-        data = split(load(args.folder / "data" / f"{dataset}_resnet20.npz"), clients=20, alpha=0.5, seed=42)
+        data = split(load(args.features / f"{dataset}_resnet20.npz"), clients=20, alpha=0.5, seed=42)
         for case in CASES:
             for epsilon in EPSILONS:
                 if (dataset, NAMES[case[0]], case[1], epsilon) not in have:
                     rows.append(row(data, dataset, case, epsilon, args.seeds, known))
                     save(args.out, rows)
-    print(markdown(rows))
+    pages.keep("published-accuracy", markdown(rows), rows)
 
 
 if __name__ == "__main__":

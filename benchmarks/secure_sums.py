@@ -1,8 +1,13 @@
-"""Cost of a secure sum that can do without some clients: what it adds to a round, in seconds and in bytes."""
+"""Cost of a secure sum that can do without some clients: what it adds to a round, in seconds and in bytes.
+
+python benchmarks/secure_sums.py     # docs/results/secure-sums, and the table of docs/coordinator.md
+"""
 
 import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +15,14 @@ import numpy as np
 from fedsofim.deploy.parcels import Circle, opened_parcel, packed, with_myself
 from fedsofim.deploy.secure_sum import added, masks, seed_of, stream
 from fedsofim.deploy.unmasking import OpenSum, Said, unmasked
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
+
+import pages  # pyright: ignore[reportMissingImports]
+
+CASES = ((5, 4, 650), (5, 4, 1_000_000), (20, 14, 650), (20, 14, 1_000_000), (50, 35, 650))  # clients, enough, numbers
+HEAD = ("clients n", "enough t", "numbers", "lost", "a node's masks", "its parcels", "its pieces",
+        "the server's unmasking", "upload", "reveal, to and from a node")  # fmt: skip
 
 
 def fastest(run: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
@@ -28,7 +41,8 @@ def secrets_of(names: Sequence[str]) -> dict[str, dict[str, bytes]]:
     return {a: {b: pairs[frozenset((a, b))] for b in names if b != a} for a in names}
 
 
-def measure(clients: int, enough: int, numbers: int) -> None:
+def measure(clients: int, enough: int, numbers: int) -> Iterator[dict[str, Any]]:
+    """A row with nobody lost, and one with as many as can be."""
     circle = Circle(tuple(f"n{i:03d}" for i in range(clients)), enough, "d" * 64)
     secrets, own = secrets_of(circle.names), {name: os.urandom(32) for name in circle.names}
 
@@ -69,19 +83,37 @@ def measure(clients: int, enough: int, numbers: int) -> None:
         )
         up = sum(a.nbytes for a in answers[present[0]].arrays.values())
         more = sum(a.nbytes for a in parcels[present[0]].values())
-        print(
-            f"| {clients} | {enough} | {numbers:,} | {len(lost)} | {1e3 * masking:.1f} | {1e3 * packing:.1f} | "
-            f"{1e3 * revealing:.1f} | {1e3 * opened:.0f} | {more / 1e3:.1f} | "
-            f"{(down / clients + up) / 1e3:.1f} |"
-        )
+        yield {
+            "clients": clients, "enough": enough, "numbers": numbers, "lost": len(lost),
+            "masks ms": round(1e3 * masking, 2), "parcels ms": round(1e3 * packing, 2),
+            "pieces ms": round(1e3 * revealing, 2), "server ms": round(1e3 * opened, 2),
+            "upload kB": round(more / 1e3, 2), "reveal kB": round((down / clients + up) / 1e3, 2),
+        }  # fmt: skip
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    return pages.markdown(HEAD, map(line, rows), left=0)
+
+
+def line(row: dict[str, Any]) -> list[str]:
+    sizes = [f"{int(row[name]):,}" for name in ("clients", "enough", "numbers", "lost")]
+    times = [f"{float(row[name]):.2g} ms" for name in ("masks ms", "parcels ms", "pieces ms", "server ms")]
+    return [*sizes, *map(plain, times), f"+ {float(row['upload kB']):.3g} kB", f"{float(row['reveal kB']):.3g} kB"]
+
+
+def plain(time: str) -> str:
+    """No powers of ten: these are hundreds of milliseconds at most.
+
+    >>> plain("1.7e+02 ms"), plain("5.1 ms")
+    ('170 ms', '5.1 ms')
+    """
+    return f"{float(time.split()[0]):g} ms"
 
 
 def main() -> None:
-    print("| n | t | numbers | lost | mask ms | parcels ms | reveal ms | server ms | upload +kB | reveal kB |")
-    print("|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
-    for clients, enough in ((5, 4), (20, 14), (50, 35)):
-        for numbers in (650, 1_000_000)[: 1 if clients == 50 else 2]:
-            measure(clients, enough, numbers)
+    rows = [row for case in CASES for row in measure(*case)]
+    print(markdown(rows))
+    pages.keep("secure-sums", markdown(rows), rows)
 
 
 if __name__ == "__main__":

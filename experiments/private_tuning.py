@@ -6,7 +6,6 @@ Same records, same total epsilon; test accuracy. Where the recipe chooses the st
 step was taken over from other data. Writes docs/results/private-tuning/.
 """
 
-import csv
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import keep
 
 import fedsofim as fs
 from fedsofim.core.budget import Budget
@@ -23,7 +23,7 @@ from fedsofim.experiments.tuning import Search, Trials, Tuning, best, held_out
 from fedsofim.recipes import settings_in
 
 HERE = Path(__file__).resolve().parent
-OUT = HERE.parent / "docs" / "results" / "private-tuning"
+COLUMNS: tuple[str, ...] = ("case", "epsilon", "seed", "way", "test accuracy", "settings", "search")
 EPSILONS = (2.0, 5.0)
 AUTOMATIC = "automatic step"
 
@@ -76,12 +76,8 @@ def _ways(case, experiment, split, seed):
 
 
 def _write(rows) -> None:
-    OUT.mkdir(parents=True, exist_ok=True)
-    with (OUT / "rows.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["case", "epsilon", "seed", "way", "test accuracy", "settings", "search"])
-        writer.writerows([*row[:4], f"{row[4]:.4f}", *row[5:]] for row in rows)
-    (OUT / "table.md").write_text(table([(*row[:4], round(row[4], 4)) for row in rows]))
+    kept = [dict(zip(COLUMNS, [*row[:4], f"{row[4]:.4f}", *row[5:]], strict=True)) for row in rows]
+    keep("private-tuning", table([(*row[:4], round(row[4], 4)) for row in rows]), kept)
 
 
 def table(rows) -> str:

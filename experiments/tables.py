@@ -4,21 +4,21 @@
     python experiments/tables.py runs turns-local
 
 For each NAME, docs/results/NAME gets `rows.csv` (one line a run) and `table.md` (accuracy after the last round, mean ±
-sample standard deviation over seeds, by budget). A page of docs has the table between `<!-- table NAME -->` and
-`<!-- end -->`. Without names: every table whose journals are all in RUNS.
+sample standard deviation over seeds, by budget), and the pages that show it get the table (pages.py). Without names:
+every table whose journals are all in RUNS.
 """
 
-import csv
 import json
+import math
 import statistics
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-COLUMNS = ("experiment", "dataset", "clients", "what", "epsilon", "seed", "rounds", "noise_std", "accuracy")
+from pages import keep  # pyright: ignore[reportMissingImports]
+
+from fedsofim.core.budget import WITHOUT
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Table:
     journals: tuple[str, ...]
     heading: str = ""
     plain: str = ""
+    called: tuple[str, ...] = ()  # its rows by journal, where the files differ and not the labels
 
 
 TABLES = {
@@ -42,17 +43,31 @@ TABLES = {
     "curvature-cifar10-local": Table(("curvature-cifar10-local",)),
     "curvature-cifar10-secure-sum": Table(("curvature-cifar10-secure-sum",)),
     "local-steps-fashion": Table(("local-steps-fashion",)),
+    "models-digits": Table(
+        ("models-digits-linear", "models-digits-mlp", "models-digits-cnn", "models-digits-flax"),
+        "digits",
+        called=(
+            "linear",
+            "`mlp`, 32 hidden units",
+            "`cnn`, 16 channels, kernel 3, stride 1",
+            "a flax module, 64-32-10",
+        ),
+    ),
+    "models-fashion": Table(
+        ("models-fashion-linear", "models-fashion-mlp"), "fashion", called=("linear", "`mlp`, 64 hidden units")
+    ),
 }
 
 
 def rows_of(runs: Path, table: Table) -> list[dict[str, Any]]:
     """What was asked and what came out, one line for each finished run; records that two files protect, once."""
     found: dict[tuple, dict[str, Any]] = {}
-    for name in table.journals:
+    for place, name in enumerate(table.journals):
         clients = json.loads((runs / name / "grid.json").read_text())["experiment"]["partitions"][0]["clients"]
         for r in map(json.loads, (runs / name / "runs.jsonl").read_text().splitlines()):
             row = {
-                "experiment": name, "dataset": r["dataset"], "clients": clients, "what": _what(r, table),
+                "experiment": name, "dataset": r["dataset"], "clients": clients,
+                "what": table.called[place] if table.called else _what(r, table),
                 "epsilon": r["epsilon"], "seed": r["seed"], "rounds": r["rounds"],
                 "noise_std": f"{r['privacy']['noise_std']:.6g}", "accuracy": r["accuracy"][-1],
             }  # fmt: skip
@@ -79,9 +94,10 @@ def markdown(rows: list[dict[str, Any]], table: Table) -> str:
     cells: dict[tuple, dict[float, list[float]]] = {}
     for r in rows:
         cells.setdefault((r["clients"], r["what"]), {}).setdefault(r["epsilon"], []).append(r["accuracy"])
-    budgets, seeds = sorted({r["epsilon"] for r in rows}), len({r["seed"] for r in rows})
+    budgets, seeds = sorted({r["epsilon"] for r in rows}, key=_size), len({r["seed"] for r in rows})
     counted = len({clients for clients, _ in cells}) > 1
-    head = [*(["clients"] if counted else []), table.heading, *(f"ε = {e:g}" for e in budgets)]
+    named = ["without noise" if e == WITHOUT else f"ε = {e:g}" for e in budgets]
+    head = [*(["clients"] if counted else []), table.heading, *named]
     lines = [head, [*(["--:"] if counted else []), "---", *("--:" for _ in budgets)]]
     for clients, what in sorted(cells, key=lambda c: (c[0], c[1] != table.plain)):
         values = [cell(cells[clients, what].get(e, []), seeds) for e in budgets]
@@ -97,33 +113,15 @@ def cell(values: list[float], seeds: int) -> str:
     return f"{statistics.mean(values):.2f}{spread}{few}"
 
 
-def shown(page: str, name: str, table: str) -> str:
-    """A page with the table where it shows one of this name."""
-    begin = f"<!-- table {name} -->\n"
-    before, found, rest = page.partition(begin)
-    return page if not found else f"{before}{begin}{table}<!-- end -->{rest.partition('<!-- end -->')[2]}"
-
-
-def keep(name: str, columns: Sequence[str], rows: list[dict[str, Any]], table: str, docs: Path = DOCS) -> None:
-    """Its folder, and the pages that show it."""
-    out = docs / "results" / name
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "rows.csv").open("w", newline="") as file:
-        writer: Any = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    (out / "table.md").write_text(table)
-    for page in docs.rglob("*.md"):
-        text = page.read_text(encoding="utf-8")
-        if (new := shown(text, name, table)) != text:
-            page.write_text(new, encoding="utf-8")
+def _size(epsilon: float | str) -> float:
+    return math.inf if epsilon == WITHOUT else float(epsilon)
 
 
 def main(runs: Path, names: list[str]) -> None:
     for name in names or [n for n, t in TABLES.items() if all((runs / j / "runs.jsonl").exists() for j in t.journals)]:
         rows = rows_of(runs, TABLES[name])
         table = markdown(rows, TABLES[name])
-        keep(name, COLUMNS, rows, table)
+        keep(name, table, rows)
         print(f"{name}\n{table}")
 
 

@@ -1,10 +1,10 @@
 """The long run of the fuzzer: thousands of client programs through the audit, each judged by running it.
 
-    python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz
+    python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz --page
 
-Every program is a line in OUT/seed-S.jsonl, so a run that was stopped goes on where it was; OUT/report.json is what
-docs/fuzzing.md quotes. Exit 1 if a leak was accepted, an honest program refused, a program could not be judged, or
-the run was stopped.
+Every program is a line in OUT/seed-S.jsonl, so a run that was stopped goes on where it was; OUT/report.json has the
+counts. With --page docs/results/fuzz keeps them, and docs/fuzzing.md has the table. Exit 1 if a leak was accepted, an
+honest program refused, a program could not be judged, or the run was stopped.
 """
 
 import argparse
@@ -23,7 +23,17 @@ from multiprocessing import get_context
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "experiments")]
+MEANT = {  # the fates, as the page says them
+    "accepted": "accepted, and the oracle finds no leak",
+    "WRONGLY ACCEPTED": "**wrongly accepted**",
+    "refused": "refused: something in it is against the rules",
+    "WRONGLY REFUSED": "wrongly refused: honest, and the oracle finds no leak",
+    "caught by the second opinion": "let through by the walk, and caught by the second opinion",
+    "not a program": "not a program: JAX itself cannot trace it",
+    "unjudged": "accepted, and the oracle could not run it",
+    "all": "all",
+}
 AT_ONCE = 50  # programs to a task
 RENEWED = 100  # tasks to a worker, which then has 4 GB; a new one compiles or reads from disk everything anew
 
@@ -62,6 +72,25 @@ def results(seed: int, numbers: list[int], jobs: int, cache: str) -> Iterator[li
             pool.shutdown(cancel_futures=True)
 
 
+def kept(report: dict) -> None:
+    """The counts in docs/results/fuzz, and the table on the page."""
+    import pages  # pyright: ignore[reportMissingImports]
+
+    pages.keep("fuzz", markdown(report))
+    pages.path_of("fuzz").with_name("report.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+def markdown(report: dict) -> str:
+    import pages  # pyright: ignore[reportMissingImports]
+
+    from fuzz_judge import FATES
+
+    counts = [(fate, report["fates"][fate], report["honest"].get(fate, 0)) for fate in FATES]
+    whole = ("all", report["programs"], sum(report["honest"].values()))
+    rows = [(MEANT[fate], f"{programs:,}", f"{honest:,}") for fate, programs, honest in [*counts, whole]]
+    return pages.markdown(["fate", "programs", "honest ones among them"], rows)
+
+
 def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # however it is stopped, workers end with it
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -69,6 +98,7 @@ def main() -> int:
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--jobs", type=int, default=2)
     options.add_argument("--out", type=Path, default=Path("runs/fuzz"))
+    options.add_argument("--page", action="store_true", help="keep the counts in docs/results, and write the page")
     given = options.parse_args()
     from fedsofim.progress import progress_bar
     from fuzz_report import Line, read_lines, summary
@@ -92,6 +122,8 @@ def main() -> int:
         "versions": {"python": platform.python_version(), **{n: version(n) for n in ("jax", "numpy", "fedsofim")}},
     }
     (given.out / "report.json").write_text(json.dumps(report, indent=1))
+    if given.page:
+        kept(report)
     print(json.dumps(report["fates"], indent=1))
     wrong = any(report["fates"][fate] for fate in ("WRONGLY ACCEPTED", "WRONGLY REFUSED", "unjudged"))
     return int(wrong or report["programs"] < given.programs)

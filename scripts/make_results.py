@@ -8,26 +8,33 @@ The list of them is scripts/results_list.py.
 
 What is done is noted in RUNS/done.jsonl with a digest of the code and of what it read, and is not done again until one
 of these changes. Inside, experiments go on where their own journals end: stop it at any time. What needs data that is
-not here is skipped with a sentence. `git diff docs` then shows what moved.
+not here is skipped with a sentence. What each took, also before it was stopped, is kept in docs/results/minutes.json:
+minutes by the clock and of computing. `git diff docs` then shows what moved.
 """
 
 import argparse
 import hashlib
+import json
 import os
+import resource
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from results_list import RESULTS, Result
 
 from fedsofim.errors import InputError, unknown
 from fedsofim.experiments.journal import append, mend, read_lines
-from fedsofim.experiments.versions import SOURCE
-from fedsofim.files import data_folder
+from fedsofim.experiments.versions import SOURCE, what_it_does
+from fedsofim.files import data_folder, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
+PATIENCE = 20.0  # seconds that a program has to end its own processes
+MINUTES = ROOT / "docs" / "results" / "minutes.json"
 HINTS = {
     "features": "a folder with cifar10_resnet20.npz and pathmnist_resnet20.npz, or `fedsofim features` of that name",
     "tables": "made by experiments/recipe/make_tables.py, see experiments/recipe/TABLES.md",
@@ -36,6 +43,7 @@ HINTS = {
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # however it is stopped, what it took is noted
     given = arguments()
     chosen = [r for r in RESULTS if not given.only or r.name in given.only]
     places = {name: getattr(given, name) for name in ("runs", *HINTS)}
@@ -72,17 +80,26 @@ def missing(result: Result, places: Mapping[str, Path]) -> str:
 def digest_of(result: Result) -> str:
     """Of everything that a result follows from, but for data: the package, the files it names, the commands."""
     sha = hashlib.sha256(repr(result.commands).encode())
-    code = [p for p in sorted(SOURCE.rglob("*")) if p.suffix in (".py", ".cc", ".h", ".csv")]
     scripts = [ROOT / w for c in result.commands for w in c if w.endswith(".py")]
-    for path in (*code, *scripts, *(ROOT / name for name in result.inputs)):
+    for path in (*scripts, *(ROOT / name for name in result.inputs)):
         sha.update(path.read_bytes())
-    return sha.hexdigest()[:16]
+    return hashlib.sha256(sha.digest() + package().encode()).hexdigest()[:16]
+
+
+@cache
+def package() -> str:
+    """A digest of what the package does: comments may change."""
+    sha = hashlib.sha256()
+    for path in sorted(p for p in SOURCE.rglob("*") if p.suffix in (".py", ".cc", ".h", ".csv")):
+        text = path.read_text(encoding="utf-8")
+        sha.update((what_it_does(text) if path.suffix == ".py" else text).encode())
+    return sha.hexdigest()
 
 
 def finished(path: Path) -> dict[str, str]:
     """What was made, and of what."""
     mend(path)
-    return {line["name"]: line["digest"] for line in read_lines(path)} if path.exists() else {}
+    return {line["name"]: line["digest"] for line in read_lines(path) if line["done"]} if path.exists() else {}
 
 
 def attempt(result: Result, number: str, places: Mapping[str, Path], done: Mapping[str, str]) -> bool:
@@ -93,15 +110,70 @@ def attempt(result: Result, number: str, places: Mapping[str, Path], done: Mappi
     if done.get(result.name) == digest:
         return say(f"{number} {result.name}: done before, of the same code")
     say(f"{number} {result.name}: {result.what}, {duration(result)}")
-    began = time.monotonic()
-    for command in result.commands:
-        if subprocess.run(filled(command, places), cwd=ROOT, env=environment()).returncode:
-            return not say(f"{number} {result.name}: failed in: {' '.join(command)}")
-    took = round((time.monotonic() - began) / 60, 1)
-    places["runs"].mkdir(parents=True, exist_ok=True)
-    append(places["runs"] / "done.jsonl", {"name": result.name, "digest": digest, "minutes": took})
-    hand = f"; by hand: {result.by_hand}" if result.by_hand else ""
-    return say(f"{number} {result.name}: {took} minutes, wrote {', '.join(result.outputs)}{hand}")
+    places = {**places, "own": places["runs"] / f"{result.name}-{digest}"}
+    spent, whole = Spent(result.name, digest, places["runs"] / "done.jsonl"), False
+    try:
+        for command in result.commands:
+            if ran(filled(command, places)):
+                return not say(f"{number} {result.name}: failed in: {' '.join(command)}")
+        whole = True
+    finally:
+        spent.note(done=whole)
+    return say(f"{number} {result.name}: {spent.said()}, wrote {', '.join(result.outputs)}")
+
+
+def ran(command: list[str]) -> int:
+    """A program's exit code; if this one is stopped the program is, and waited for, so that its time counts."""
+    process = subprocess.Popen(command, cwd=ROOT, env=environment())
+    try:
+        return process.wait()
+    except BaseException:
+        process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        raise
+
+
+class Spent:
+    """Minutes of a result: by the clock, and of computing by the programs that were started; over all its attempts."""
+
+    def __init__(self, name: str, digest: str, journal: Path) -> None:
+        self.name, self.digest, self.journal = name, digest, journal
+        self.began = (time.monotonic(), computing())
+
+    def note(self, *, done: bool) -> None:
+        took = {"minutes": time.monotonic() - self.began[0], "cpu": computing() - self.began[1]}
+        line = {key: round(value / 60, 4) for key, value in took.items()}
+        self.journal.parent.mkdir(parents=True, exist_ok=True)
+        append(self.journal, {"name": self.name, "digest": self.digest, "done": done, **line})
+        if done:
+            kept = minutes() | {self.name: self.whole()}
+            write_text(MINUTES, json.dumps({r.name: kept[r.name] for r in RESULTS if r.name in kept}, indent=1) + "\n")
+
+    def whole(self) -> dict[str, float]:
+        mine = [line for line in read_lines(self.journal) if (line["name"], line["digest"]) == (self.name, self.digest)]
+        return {key: round(sum(line[key] for line in mine), 1) for key in ("minutes", "cpu")}
+
+    def said(self) -> str:
+        return in_words(self.whole())
+
+
+def computing() -> float:
+    """Seconds of computing of all programs that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def minutes() -> dict[str, dict[str, float]]:
+    """What each result took when it was last made."""
+    return json.loads(MINUTES.read_text()) if MINUTES.exists() else {}
+
+
+def in_words(took: Mapping[str, float]) -> str:
+    return f"{took['minutes']:g} minutes ({took['cpu']:g} of computing)"
 
 
 def filled(command: tuple[str, ...], places: Mapping[str, Path]) -> list[str]:
@@ -121,9 +193,8 @@ def say(text: str) -> bool:
 
 
 def duration(result: Result) -> str:
-    if result.minutes is None:
-        return "time not known"
-    return f"{result.minutes:g} minutes ({'recorded' if result.recorded else 'estimated'})"
+    took = minutes().get(result.name)
+    return in_words(took) if took else "time not known"
 
 
 def listing(chosen: list[Result], places: Mapping[str, Path], done: Mapping[str, str]) -> str:
@@ -131,10 +202,12 @@ def listing(chosen: list[Result], places: Mapping[str, Path], done: Mapping[str,
     lines = []
     for r in chosen:
         state = missing(r, places) or ("done before" if done.get(r.name) == digest_of(r) else "to do")
-        lines.append(f"{r.name:26} {duration(r):28} {state}")
-    known, open_ = sum(r.minutes or 0 for r in chosen), [r.name for r in chosen if r.minutes is None]
-    rest = f"; not counted, since nobody recorded it: {', '.join(open_)}" if open_ else ""
-    return "\n".join([*lines, f"{known:.0f} minutes on two idle cores, mostly estimated{rest}"])
+        lines.append(f"{r.name:28} {duration(r):36} {state}")
+    known = [took for name, took in minutes().items() if name in {r.name for r in chosen}]
+    whole = {key: round(sum(took[key] for took in known)) for key in ("minutes", "cpu")}
+    unknown_ = [r.name for r in chosen if r.name not in minutes()]
+    rest = f"; nobody has measured {', '.join(unknown_)}" if unknown_ else ""
+    return "\n".join([*lines, f"{in_words(whole)} when they were last made{rest}"])
 
 
 if __name__ == "__main__":
@@ -142,3 +215,5 @@ if __name__ == "__main__":
         main()
     except InputError as problem:
         sys.exit(str(problem))
+    except KeyboardInterrupt:
+        sys.exit("stopped; run it again, it goes on where it was")

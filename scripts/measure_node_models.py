@@ -1,6 +1,6 @@
 """What one answer of a node costs, by the size of its model: an MLP of JAX's and the same as a torch module.
 
-    python scripts/measure_node_models.py            # prints the table of docs/node.md
+    python scripts/measure_node_models.py            # docs/results/node-models, and the table of docs/node.md
 
 One node, 64 features, 10 classes, one hidden layer; the first answer of a job compiles, the second is measured. On one
 thread, in CPU seconds of the process, so that a busy machine changes them little.
@@ -9,10 +9,12 @@ thread, in CPU seconds of the process, so that a busy machine changes them littl
 import argparse
 import os
 import resource
+import sys
 import tempfile
 import time
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
@@ -28,8 +30,14 @@ from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.server import start_job, step
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
+
+import pages  # pyright: ignore[reportMissingImports]
+
 FEATURES, CLASSES = 64, 10
 SIZES = (10**4, 10**5, 10**6)
+MODELS = ("mlp", "torch_mlp")
+HEAD = ("parameters", "`mlp`", "the same as a torch module", "message", "largest memory so far")
 
 
 def torch_mlp(hidden: int = 64) -> Model:
@@ -52,8 +60,8 @@ def node(folder: Path, records: int) -> Policy:
     return policy
 
 
-def measured(model: str, numbers: int, records: int) -> tuple[float, float]:
-    """(CPU seconds, seconds) of the second answer of a job."""
+def measured(model: str, numbers: int, records: int) -> float:
+    """CPU seconds of the second answer of a job."""
     hidden = (numbers - CLASSES) // (FEATURES + CLASSES + 1)
     order = Order(
         method="fedgd", recipe="paper", model=model, model_settings=(("hidden", str(hidden)),), epsilon=1.0, rounds=2,
@@ -64,9 +72,9 @@ def measured(model: str, numbers: int, records: int) -> tuple[float, float]:
         now = start_job(order, clients_of([hello(policy)], 1))
         now = step(now, {"n": answer(policy, now.request())})
         request = now.request()
-        cpu, began = time.process_time(), time.perf_counter()
+        began = time.process_time()
         answer(policy, request)
-        return time.process_time() - cpu, time.perf_counter() - began
+        return time.process_time() - began
 
 
 def main() -> None:
@@ -76,12 +84,22 @@ def main() -> None:
     offered = EntryPoint("torch_mlp", f"{__name__}:torch_mlp", "fedsofim.models")
     offers = lambda group: [offered] if group == offered.group else []  # noqa: E731
     extensions.entry_points = offers  # pyright: ignore[reportPrivateImportUsage]
-    print(f"| parameters | mlp, CPU s | torch, CPU s | message |\n|--:|--:|--:|--:|  ({records} records)")
+    rows = []
     for numbers in SIZES:
-        costs = [measured(model, numbers, records) for model in ("mlp", "torch_mlp")]
-        told = " | ".join(f"{cpu:.2g} ({wall:.2g} s)" for cpu, wall in costs)
-        print(f"| {numbers:,} | {told} | {4 * numbers / 1e6:g} MB |", flush=True)
-    print(f"largest memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2g} GB")
+        costs = {model: round(measured(model, numbers, records), 3) for model in MODELS}
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        rows.append({"parameters": numbers, "records": records, **costs, "GB": round(memory, 2)})
+        print(rows[-1], flush=True)
+    pages.keep("node-models", markdown(rows), rows)
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    return pages.markdown(HEAD, map(line, rows), left=0)
+
+
+def line(row: dict[str, Any]) -> list[str]:
+    numbers, times = int(row["parameters"]), [f"{float(f'{float(row[model]):.2g}'):g} s" for model in MODELS]
+    return [f"{numbers:,}", *times, f"{4 * numbers / 1e6:g} MB", f"{float(row['GB']):.2g} GB"]
 
 
 if __name__ == "__main__":

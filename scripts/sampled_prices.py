@@ -4,18 +4,22 @@
 
 A line for each rate, number of releases and budget: the epsilon that the library names, and between which parts of the
 budget's delta the true delta at that epsilon lies. Ends with 1 if one lies wholly above, or would not at 0.99·epsilon.
+The sums of it go into docs/results/sampled-prices.
 """
 
 import itertools
+import json
 import sys
 from pathlib import Path
 
 from fedsofim.core.accounting import Charge, calibrate, spent
 from fedsofim.core.budget import Budget
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "docs" / "results" / "sampled-prices" / "prices.json"
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
-from loss_curves import Bounds, deltas
+from loss_curves import Bounds, deltas  # noqa: E402
 
 RATES, TIMES, EPSILONS = (0.001, 0.01, 0.05, 0.1, 0.2, 0.5, 0.9), (1, 10, 70, 500, 5000), (0.5, 4.0)
 DELTA = 1e-5
@@ -38,13 +42,18 @@ def main() -> int:
         low, high = found.low / DELTA, found.high / DELTA
         lows, highs, least = [*lows, low], [*highs, high], [*least, less.low / DELTA]
         print(f"{rate:<7g} {times:<9d} {claimed:.5f}   {low:.5f} to {high:.5f}", flush=True)
-    wrong, apart = sum(low > 1 for low in lows), max(h - low for h, low in zip(highs, lows, strict=True))
-    noticed = sum(low > 1 for low in least)
-    print(f"{len(lows)} prices, {wrong} refuted; bounds at most {apart:.2%} apart")
-    print(
-        f"delta is at most {max(highs) - 1:.2%} above the budget's; the dearest prices have {sorted(highs)[:2]} of it"
-    )
-    print(f"an epsilon 1 % smaller is refuted in {noticed}")
+    wrong, noticed = (sum(low > 1 for low in found) for found in (lows, least))
+    dearest, next_one = sorted(highs)[:2]
+    apart = max(high - low for high, low in zip(highs, lows, strict=True))
+    told = {
+        "prices": len(lows), "refuted": wrong, "refuted if an epsilon were 1 % smaller": noticed,
+        "percent of delta that bounds are apart, at most": 100 * apart,
+        "percent of delta above the budget's, at most": 100 * (max(highs) - 1),
+        "percent of delta that the dearest has": 100 * dearest, "and the next one": 100 * next_one,
+    }  # fmt: skip
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(told, indent=1) + "\n")
+    print(json.dumps(told, indent=1))
     return int(wrong > 0 or noticed < len(lows))
 
 

@@ -1,10 +1,10 @@
 """What each part of the recipe buys, and how near its steps are to the best: docs/results/recipe-ablation.
 
-    python experiments/recipe/ablation.py --data ../shared/data --data runs/tables --out docs/results/recipe-ablation
+    python experiments/recipe/ablation.py --data ../shared/data --data runs/tables --runs runs/ablation
 
 One part at a time is left out or exchanged, all else stays; test accuracy, five seeds, differences paired by seed. For
 the steps, every step of a run is multiplied by a factor. Nothing is chosen here: the recipe's constants were fixed on
-validation records before (docs/recipe.md).
+validation records before (docs/recipe.md). A cell that is in RUNS is not measured again.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from fedsofim.progress import progress_bar
 from fedsofim.recipes import Choices
 from fedsofim.simulation.training import choices_for
 
+ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(5)
 FACTORS = (0.25, 0.5, 0.71, 1.0, 1.41, 2.0, 4.0)
 CELLS = (  # dataset, clients, trust, epsilon
@@ -107,8 +108,9 @@ def cell(split: Split, budget: fs.Budget, trust: Any) -> dict[str, Any]:
 
 def main() -> None:
     args = arguments()
-    args.out.mkdir(parents=True, exist_ok=True)
-    kept = args.out / "accuracies.json"
+    for folder in (args.runs, args.out):
+        folder.mkdir(parents=True, exist_ok=True)
+    kept = args.runs / "accuracies.json"
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     with progress_bar("ablation", len(CELLS)) as progress:
         for i, (name, clients, trust, epsilon) in enumerate(CELLS, start=1):
@@ -118,6 +120,7 @@ def main() -> None:
                 found[label] = cell(split, fs.Budget(epsilon), trust)
                 write_text(kept, json.dumps(found, indent=1))
             progress.at(i)
+    write_text(args.out / "accuracies.json", json.dumps(found, indent=1))
     write_text(args.out / "parts.md", parts_table(found))
     write_text(args.out / "steps.md", steps_table(found))
 
@@ -157,7 +160,8 @@ def steps_table(found: dict[str, Any]) -> str:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, action="append", required=True, help="a folder of NAME.npz")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "recipe-ablation")
     return parser.parse_args()
 
 

@@ -15,7 +15,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import tables  # pyright: ignore[reportMissingImports]
+import pages  # pyright: ignore[reportMissingImports]
+from tables import cell  # pyright: ignore[reportMissingImports]
 
 import fedsofim as fs
 from fedsofim.data.partition import Split
@@ -76,7 +77,7 @@ def main(out: Path) -> None:
             with out.open("a") as file:
                 file.write(json.dumps(done[-1]) + "\n")
             bar.at(number)
-    tables.keep("found-clips", COLUMNS, done, markdown(done))
+    pages.keep("found-clips", markdown(done), done)
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
@@ -87,7 +88,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     columns = list(itertools.product(EPSILONS, QUANTILES))
     names = [f"ε = {e:g}, {'fixed' if q is None else 'found'}" for e, q in columns]
     head = f"| recipe, model, clip | {' | '.join(names)} |\n|---|{'--:|' * len(names)}\n"
-    lines = [(c.label, *(tables.cell(found.get((c.label, *at), []), len(SEEDS)) for at in columns)) for c in CELLS]
+    lines = [(c.label, *(cell(found.get((c.label, *at), []), len(SEEDS)) for at in columns)) for c in CELLS]
     return head + "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 

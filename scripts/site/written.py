@@ -6,10 +6,11 @@
 import re
 
 import command_pages
+import file_formats
 import policy_keys
 
 MARK = re.compile(r"<!-- written when the site is built: (\w+) -->")
-PARTS = {"commands": command_pages.text, "policy": policy_keys.text}
+PARTS = {"commands": command_pages.text, "policy": policy_keys.text, "formats": file_formats.text}
 
 
 def written(markdown: str) -> str:

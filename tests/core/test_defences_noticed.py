@@ -114,8 +114,8 @@ def test_nothing_that_acts_is_known_at_any_depth(fn, around):
 class Unclipped(PerRecord):
     """A stranger's query that would clip nothing."""
 
-    def block(self, consts, x, y, weight, clip, lattice):
-        return PerRecord.block(self, consts, x, y, weight, 1e9, lattice)
+    def block(self, consts, x, y, weight, clip, lattice, rate):
+        return PerRecord.block(self, consts, x, y, weight, 1e9, lattice, rate)
 
 
 def test_only_the_librarys_own_queries_are_summed():

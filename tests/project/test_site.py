@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fedsofim
+from fedsofim import formats
 from fedsofim.deploy import policy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,10 +20,12 @@ sys.path.append(str(ROOT / "scripts" / "site"))
 import check  # noqa: E402 # pyright: ignore[reportMissingImports]
 import code_host  # noqa: E402 # pyright: ignore[reportMissingImports]
 import command_pages  # noqa: E402 # pyright: ignore[reportMissingImports]
+import file_formats  # noqa: E402 # pyright: ignore[reportMissingImports]
 import outside  # noqa: E402 # pyright: ignore[reportMissingImports]
 import policy_keys  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 NAV = re.findall(r"^ +- .+: ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+FILES = (DOCS / "reference" / "files.md").read_text()
 REFERENCE = "\n".join(p.read_text() for p in (DOCS / "reference").glob("*.md"))
 
 
@@ -75,6 +78,32 @@ def test_every_key_of_a_policy_has_its_line_and_its_meaning():
         assert line.strip("| ").split(" | ")[-1] not in ("", "optional"), (
             f"{key}: say what it means in deploy/policy.py"
         )
+
+
+def test_every_format_has_its_line_and_its_page_the_table():
+    lines = file_formats.text().splitlines()[2:]
+    assert [line.split(" | ")[0].strip("| ") for line in lines] == [kind.name for kind in formats.ALL]
+    assert "<!-- written when the site is built: formats -->" in FILES
+    assert "format` 1" not in FILES and "format = " not in FILES  # the table says it
+
+
+def test_every_file_that_the_page_names_is_one_that_the_program_writes_or_reads():
+    source = "\n".join(path.read_text() for path in (ROOT / "src" / "fedsofim").rglob("*.py"))
+    first = re.findall(r"^\| (`.+?`) \|", FILES, re.M)
+    names = [name for cell in first for name in re.findall(r"`([^`]+)`", cell)]
+    parts = {part for name in names for part in name.split("/") if part.strip("*.")}
+    theirs = {"mine.py"}  # of a person's own choice
+    assert len(parts) > 30
+    assert {
+        part for part in parts - theirs if (part.removeprefix("ledger.db") or part).lstrip("*") not in source
+    } == set()
+
+
+def test_the_columns_of_rows_are_those_that_are_written():
+    source = (ROOT / "src" / "fedsofim" / "experiments" / "report" / "results.py").read_text()
+    (columns,) = re.findall(r'writerow\(\[("dataset".*?)\]\)', source)
+    said = ", ".join(re.sub(r'[\s"]', "", c).replace("_", " ") for c in columns.replace("score", "accuracy").split(","))
+    assert f"| `rows.csv` | every round of every run: {said} |" in FILES
 
 
 def test_the_glossary_has_the_words_that_the_pages_lean_on():
