@@ -11,7 +11,7 @@ import pytest
 
 from fedsofim.core import drawn_sums
 from fedsofim.core.clipped_sums import client_sums
-from fedsofim.core.clipping import GROUP, guarded
+from fedsofim.core.clipping import GROUP, GUARD, guarded
 from fedsofim.core.drawn_sums import Span, packs, turns_of
 from fedsofim.core.lattice import Lattice
 from fedsofim.core.leaves import Form
@@ -224,6 +224,25 @@ def test_drawing_a_record_moves_a_sum_by_no_more_than_a_clip(kind: str, others: 
 
     moved = np.linalg.norm(total(places) - total(places[1:]))
     assert (0.99 if kind == "formed" else 0.5) * clip < moved <= clip
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 8, 16])
+def test_what_all_parts_of_a_group_round_is_within_the_guard(parts: int):
+    """m drawn of each part are one group, another record of one part makes places of all: P·m records before, and after
+    it m + 1 in one part. A term is up to P clips long and rounded as often as its part has terms, and once more."""
+    span, most = Span(places=256, lanes=16, parts=parts), 0
+    for m in range(1, GROUP // parts + 1):
+        weight = np.zeros((16, parts, 16 // parts), np.float32)  # a part is neighbouring lanes
+        weight[:] = (np.arange(256 // parts) < m).reshape(16, 1, 16 // parts)
+        if int(turns_of(jnp.asarray(weight.reshape(-1)), span).groups) == 1:
+            most = m
+
+    def rounded(records: int) -> float:
+        return (records * parts + 1) * records * parts * 2.0**-24
+
+    together = 2 * parts * rounded(most) - rounded(most) + rounded(most + 1)
+    left = 1 - (1 - GUARD) ** 2 - 2.0**-14 - 2.0**-13  # of lengths, and of the lattice
+    assert most >= 1 and together < left
 
 
 def test_a_lattice_is_fine_enough_for_all_groups_that_one_draw_may_change():

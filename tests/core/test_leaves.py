@@ -36,15 +36,15 @@ def gradient(network: Network):
 
 @lru_cache(maxsize=32)
 def compiled(make, dtype, clip):
-    """The network's query, and its sum as a function of what it closes over."""
+    """Every record's vector, and the clipped sum, as functions of what the network's query closes over."""
     query, _, names = gradient(make(Maker(0, dtype), RECORDS))
     run = jax.jit(lambda consts, *r: client_sums(query, consts, [False] * len(consts), Records(*r), 1, clip))
-    return query, names, run
+    return jax.jit(query.vectors), names, run
 
 
-def plain(query, consts, x, y, weight, clip) -> list[np.ndarray]:
+def plain(vectors_of, consts, x, y, weight, clip) -> list[np.ndarray]:
     """Every record's vector formed, clipped and added in doubles."""
-    vectors = [np.asarray(v, np.float64) for v in query.vectors(consts, jnp.asarray(x), jnp.asarray(y))]
+    vectors = [np.asarray(v, np.float64) for v in vectors_of(consts, jnp.asarray(x), jnp.asarray(y))]
     norm = np.sqrt(sum(np.sum(v.reshape(len(v), -1) ** 2, axis=1) for v in vectors))
     factor = np.minimum(1, guarded(clip) / np.maximum(norm, 1e-30)) * weight
     return [np.tensordot(factor, v, 1) for v in vectors]
@@ -58,12 +58,12 @@ def plain(query, consts, x, y, weight, clip) -> list[np.ndarray]:
 def test_a_sum_is_that_of_formed_gradients(make, dtype, seed):
     maker = Maker(seed, dtype)
     network, clip = make(maker, RECORDS), 0.5
-    query, _, run = compiled(make, dtype, clip)
+    vectors_of, _, run = compiled(make, dtype, clip)
     consts = gradient(network)[1]
     weight = maker.random.uniform(size=RECORDS).astype(dtype)
     laid = [jnp.asarray(a)[None] for a in (network.x, network.y, weight)]
     found = run(consts, *laid, jnp.zeros(1, jnp.int32))
-    exact = plain(query, consts, network.x, network.y, weight, clip)
+    exact = plain(vectors_of, consts, network.x, network.y, weight, clip)
     for pair, leaf in zip(found, exact, strict=True):
         total = np.float64(pair.hi[0]) + np.float64(pair.lo[0])
         np.testing.assert_allclose(total, leaf, rtol=0, atol=TOLERANCE[dtype] * np.abs(leaf).max())
@@ -146,7 +146,9 @@ def test_clients_with_parameters_of_their_own():
         [n.x for n in networks], [n.y for n in networks], [np.ones(12)] * 2, [0, 1])))  # fmt: skip
     found = client_sums(query, consts, [True] * len(consts), laid._replace(owner=laid.owner.astype(jnp.int32)), 2, 0.3)
     for i, n in enumerate(networks):
-        for pair, leaf in zip(found, plain(query, gradient(n)[1], n.x, n.y, np.ones(12), 0.3), strict=True):
+        for pair, leaf in zip(
+            found, plain(jax.jit(query.vectors), gradient(n)[1], n.x, n.y, np.ones(12), 0.3), strict=True
+        ):
             np.testing.assert_allclose(pair.hi[i], leaf, rtol=0, atol=1e-12)
 
 

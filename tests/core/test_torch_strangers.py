@@ -82,3 +82,13 @@ def test_a_layer_holds_plain_numbers_only():
 
 def test_plain_layers_are_read():
     read(nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 3)))
+
+
+def test_a_network_is_copied_by_the_library_not_by_itself():
+    """What it says of itself under the name of the method that copies it would have run on records."""
+    model: Any = from_torch(nn.Sequential(nn.Linear(2, 3)))
+    network = model.gradient.network
+    network.own = lambda: "whatever sums records unclipped"
+    assert type(model.gradient.own().network) is type(network)
+    network.clipped_sum = lambda *given, **how: 1e9
+    assert "clipped_sum" not in vars(model.gradient.own().network)

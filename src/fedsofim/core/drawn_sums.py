@@ -5,8 +5,8 @@ a record keeps its lane: place i is always computed in lane i mod LANES of one a
 So what it says is the same bits whoever else was drawn. Turns are as many as the fullest lane has drawn records.
 
 Which records are added up together in floats is decided within a *span* of a public number of places, as in the fused
-pass (native/sums.cc): at most a group of drawn ones are one group; of more, every GROUP places are. The argument:
-docs/clipping.md.
+pass (native/sums.cc): at most a group of drawn ones (fewer where it is added up in parts) are one group; of more, every
+GROUP places are. The argument: docs/clipping.md.
 """
 
 import math
@@ -33,6 +33,16 @@ def packs(leaves: Sequence[Leaf], rate: float) -> bool:
     return rate <= (_MANY if fitting(leaves) <= 4 * _LANES else _FEW)
 
 
+def few_of(parts: int) -> int:
+    """How many drawn records of each part are one group. One more, and the sums of all parts are others: in P of them
+    terms may be P times as long as vectors are (record_sums.py), and P·m·(P·m)·P roundings are to be no more than 64².
+
+    >>> [few_of(parts) for parts in (1, 2, 4, 8, 16)]
+    [64, 22, 8, 2, 1]
+    """
+    return int(GROUP / parts**1.5)
+
+
 class Span(NamedTuple):
     """Places whose drawn records are added up together."""
 
@@ -42,10 +52,10 @@ class Span(NamedTuple):
 
     @staticmethod
     def of(leaves: Sequence[Leaf], rate: float, records: int) -> "Span":
-        """So long that it hardly ever has more drawn records than a group takes: n·rate + 4·sqrt(n·rate) of each part's
-        places are then GROUP/parts."""
+        """So long that it hardly ever has more drawn records than one group of few: n·rate + 4·sqrt(n·rate) of each
+        part's places are then as many."""
         parts = max(leaf.groups for leaf in leaves)
-        most = parts * (math.sqrt(4 + GROUP // parts) - 2) ** 2 / rate
+        most = parts * (math.sqrt(4 + few_of(parts)) - 2) ** 2 / rate
         places = GROUP * max(1, min(int(most), records + GROUP - 1) // GROUP)
         return Span(places, 1 << min(_LANES, fitting(leaves)).bit_length() - 1, parts)
 
@@ -95,7 +105,7 @@ def turns_of(weight: jax.Array, span: Span) -> Turns:
     weight = weight.reshape(-1, span.lanes)
     drawn = weight > 0
     counts = jnp.sum(drawn, axis=0)
-    few = span.parts * jnp.max(jnp.sum(counts.reshape(span.parts, -1), axis=1)) <= GROUP
+    few = jnp.max(jnp.sum(counts.reshape(span.parts, -1), axis=1)) <= few_of(span.parts)
     first = jnp.argsort(~drawn, axis=0, stable=True)
     row = jnp.where(few, first, jnp.arange(len(weight))[:, None])
     most = jnp.max(counts)

@@ -73,7 +73,8 @@ class TorchGradient:
         home: Any = sys.modules.get(_HOME)
         if home is None or type(self.network) is not home.TorchNetwork:
             raise Refused("a release sums gradients of a torch module that was not read here; use fs.from_torch")
-        return TorchGradient(self.network.own(), bool(self.unit), _own_vote(self.vote))
+        own = home.TorchNetwork.own(self.network)  # by the class: an object may bring a method of this name
+        return TorchGradient(own, bool(self.unit), _own_vote(self.vote))
 
     def for_task(self, task: Task) -> "TorchGradient":
         """Of the task's loss, unless the module came with one."""
