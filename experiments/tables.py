@@ -39,6 +39,8 @@ TABLES = {
     "turns-gaps": Table(("turns-gaps-all", "turns-gaps"), "noise, clients in a round", "all"),
     "turns-batches": Table(("turns-batches",), "which records", "all"),
     "curvature-fashion": Table(("curvature-fashion",)),
+    "curvature-cifar10-local": Table(("curvature-cifar10-local",)),
+    "curvature-cifar10-secure-sum": Table(("curvature-cifar10-secure-sum",)),
     "local-steps-fashion": Table(("local-steps-fashion",)),
 }
 

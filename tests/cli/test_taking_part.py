@@ -14,6 +14,29 @@ def priced(capsys, monkeypatch, *options: Any) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--participants", 5),
+        ("--trust", "secure-sum"),
+        ("--trust", "secure-sum", "--participants", 5),
+        ("--trust", "secure-sum", "--min-clients", 15),
+        ("--trust", "secure-sum", "--client-rate", 0.2),
+        ("--trust", "secure-sum", "--unit", "client"),
+        ("--method", "fedfc", "--participants", 7, "--records", 3),
+    ],
+    ids=lambda options: " ".join(map(str, options)),
+)
+def test_the_papers_multiplier_goes_both_ways(capsys, monkeypatch, options: tuple):
+    """--sigma-g of what --epsilon printed gives that epsilon back, whoever takes part and whoever sees what."""
+    there = priced(capsys, monkeypatch, *options)
+    asked = ("privacy", "--sigma-g", there["sigma_g"], "--clients", "20", "--json", *options)
+    back = json.loads(run_here(capsys, monkeypatch, *asked).stdout)
+    assert back["epsilon"] == pytest.approx(there["epsilon"], rel=1e-9)
+    assert multiplier(back) == pytest.approx(multiplier(there), rel=1e-9)
+
+
 def multiplier(summary: dict[str, Any]) -> float:
     return summary["ledger"][0]["multiplier"]
 

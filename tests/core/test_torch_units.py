@@ -200,6 +200,19 @@ def test_whatever_the_scale_a_record_moves_no_more_than_twice_the_clip(scale: fl
     assert moved <= 2 * CLIP and np.isfinite(before).all()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_who_says_nothing_has_no_vote_either(value: float):
+    closed, _, params = both("mlp")
+    random = np.random.default_rng(7)
+    x, y = random.normal(size=(9, 5)).astype(np.float32), random.integers(0, 3, 9).astype(np.int32)
+    voting, given = closed.with_vote(0.01, CLIP), [*params.values(), jnp.float32(1.0)]
+    without = total(voting, given, np.delete(x, 4, axis=0), np.delete(y, 4))
+    x[4, 2] = value
+    np.testing.assert_allclose(total(voting, given, x, y), without, atol=1e-7)
+    at_node = exact_sum(voting, given, x, y, CLIP, None)
+    np.testing.assert_allclose(at_node, without, atol=1e-3)
+
+
 def test_a_clip_that_finds_itself_trains_a_module():
     data = make_toy(sizes=(30, 40))
     ends = []

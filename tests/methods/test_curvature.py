@@ -1,11 +1,14 @@
 """Curvature of more than one direction: against dense inverses, with the noise taken off, at no price."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedsofim.errors import InputError
 from fedsofim.methods._curvature import grafted, kronecker_solve, scale_by_kronecker, scale_by_rank_k
@@ -69,46 +72,74 @@ def test_rank_k_by_array_is_block_diagonal():
             np.testing.assert_allclose(step[name], wanted, rtol=1e-9)
 
 
-@pytest.mark.parametrize("direction", ["momentum", "gradient"])
-def test_kronecker_is_the_dense_inverse(direction):
-    heads = [g["w"] for g in averages()]
-    sigma, memory = 0.4, 0.9
-    found = steps_of(scale_by_kronecker(RHO, BETA, direction, True, sigma, memory), heads)
-    hats = momenta([np.asarray(g) for g in heads], True)
-    left, right = np.zeros((3, 3)), np.zeros((2, 2))
-    for t, (g, step) in enumerate(zip(map(np.asarray, heads), found, strict=True)):
-        left = memory * left + (1 - memory) * (g @ g.T - 2 * sigma**2 * np.eye(3))
-        right = memory * right + (1 - memory) * (g.T @ g - 3 * sigma**2 * np.eye(2))
-        a, b = (_floored(m / (1 - memory ** (t + 1))) for m in (left, right))
-        f = np.kron(a, b) / np.trace(a) + RHO * np.eye(6)
-        wanted = np.linalg.inv(f) @ (hats[t] if direction == "momentum" else g).reshape(-1)
-        np.testing.assert_allclose(np.asarray(step).reshape(-1), wanted, rtol=1e-8)
+@settings(deadline=None, max_examples=12)
+@given(
+    shape=st.tuples(st.integers(1, 6), st.integers(1, 4)), rank=st.integers(1, 7), seed=st.integers(0, 99),
+    sigma=st.sampled_from([0.0, 0.4]), direction=st.sampled_from(["momentum", "gradient"]),
+)  # fmt: skip
+def test_kronecker_is_the_dense_inverse(shape, rank, seed, sigma, direction):
+    """Of the k largest eigenvalues of A kept from round to round; all of them from k = p+1."""
+    random, memory = np.random.default_rng(seed), 0.9
+    heads = [random.normal(size=shape) for _ in range(4)]
+    found = steps_of(scale_by_kronecker(RHO, BETA, rank, direction, True, sigma, memory), heads)
+    left, right = np.zeros((shape[0], shape[0])), np.zeros((shape[1], shape[1]))
+    for t, (g, step) in enumerate(zip(heads, found, strict=True)):
+        left = _spectrum(memory * left + (1 - memory) * g @ g.T, lambda e: np.where(e < np.sort(e)[-rank:][0], 0, e))
+        right = memory * right + (1 - memory) * g.T @ g
+        full = 1 - memory ** (t + 1)
+        a, b = (_without(m / full, terms * sigma**2) for m, terms in ((left, shape[1]), (right, shape[0])))
+        f = np.kron(a, b) / max(np.trace(a), 1e-300) + RHO * np.eye(g.size)
+        wanted = np.linalg.inv(f) @ (momenta(heads, True)[t] if direction == "momentum" else g).reshape(-1)
+        np.testing.assert_allclose(np.asarray(step).reshape(-1), wanted, rtol=1e-6, atol=1e-9)
 
 
-def _floored(m: np.ndarray) -> np.ndarray:
+def _spectrum(m: np.ndarray, kept: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     values, vectors = np.linalg.eigh(m)
-    return (vectors * np.maximum(values, 0)) @ vectors.T
+    return (vectors * kept(values)) @ vectors.T
+
+
+def _without(m: np.ndarray, noise: float) -> np.ndarray:
+    return _spectrum(m, lambda values: np.maximum(values - noise, 0))
+
+
+def test_with_all_eigenvalues_kronecker_forgets_nothing():
+    heads = [g["w"] for g in averages(9)]
+    all_of_them, more = (steps_of(scale_by_kronecker(RHO, BETA, rank), heads) for rank in (3, 50))
+    few = steps_of(scale_by_kronecker(RHO, BETA, 1), heads)
+    assert np.array_equal(all_of_them[-1], more[-1]) and not np.allclose(all_of_them[-1], few[-1], rtol=1e-3)
+
+
+def test_a_kronecker_step_costs_in_proportion_to_the_parameters():
+    """XLA's count of operations, at k = C: about 20·k·d, and twice the features are twice the work."""
+    assert work(1000, 10) == pytest.approx(2 * work(500, 10), rel=0.02)
+    assert work(500, 10) < 25 * 10 * 5000 and work(500, 3) < work(500, 10) / 2
+
+
+def work(rows: int, rank: int) -> float:
+    transform = scale_by_kronecker(RHO, BETA, rank)
+    head = jax.ShapeDtypeStruct((rows, 10), jnp.float32)
+    cost: Any = jax.jit(transform.update).lower(head, jax.eval_shape(transform.init, head)).compile().cost_analysis()
+    return cost["flops"]
 
 
 def test_the_noise_that_kronecker_takes_off_is_the_noise_that_is_there():
+    """A and B of many averages, less the noise: those of the signal alone."""
     sigma, random = 0.7, np.random.default_rng(0)
     signal = np.outer([3.0, 0.0, 1.0, 0.0], [1.0, -1.0, 2.0])
-    averaged = [signal + sigma * random.normal(size=signal.shape) for _ in range(400)]
-
-    def left(noise_std: jax.Array) -> jax.Array:
-        transform = scale_by_kronecker(RHO, BETA, noise_std=noise_std, memory=0.999)
-        update = lambda state, g: (transform.update(g, state)[1], None)  # noqa: E731
-        end: Any = jax.lax.scan(update, transform.init(signal), jnp.stack(averaged))[0]
-        return end.left / (1 - 0.999**400)
-
-    known, unknown = (np.asarray(m) - signal @ signal.T for m in jax.jit(jax.vmap(left))(jnp.array([sigma, 0.0])))
-    assert np.trace(known) == pytest.approx(0.0, abs=0.9)
-    assert np.trace(unknown) == pytest.approx(12 * sigma**2, abs=0.9)
+    averaged = jnp.stack([signal + sigma * random.normal(size=signal.shape) for _ in range(400)])
+    transform = scale_by_kronecker(RHO, BETA, rank=4, memory=0.999)
+    update = lambda state, g: (transform.update(g, state)[1], None)  # noqa: E731
+    end: Any = jax.jit(lambda g: jax.lax.scan(update, transform.init(signal), g)[0])(averaged)
+    full = 1 - 0.999**400
+    left, right = np.asarray(end.left @ end.left.T) / full, np.asarray(end.right) / full
+    assert np.trace(left) - 12 * sigma**2 == pytest.approx(np.sum(signal**2), abs=0.9)
+    np.testing.assert_allclose(left - 3 * sigma**2 * np.eye(4), signal @ signal.T, atol=1.5)
+    np.testing.assert_allclose(right - 4 * sigma**2 * np.eye(3), signal.T @ signal, atol=1.5)
 
 
 def test_where_all_curvature_is_noise_it_is_plain_momentum():
     v = np.arange(8.0).reshape(4, 2)  # taken off: nothing is left
-    found = jax.jit(kronecker_solve)(-1e-3 * np.eye(4), -np.eye(2), v, RHO)
+    found = jax.jit(kronecker_solve)(1e-2 * np.eye(4)[:, :3], 1e-3 * np.eye(2), v, RHO, (1e-3, 2e-3))
     np.testing.assert_allclose(found, v / RHO, rtol=1e-12)
 
 

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "experiments"))
 
+import private_tuning  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 KEPT = sorted(name for name in tables.TABLES if (ROOT / "docs" / "results" / name / "rows.csv").exists())
@@ -28,13 +29,20 @@ def test_a_table_is_what_its_rows_say(name: str):
     assert tables.markdown(rows, tables.TABLES[name]) == (folder / "table.md").read_text()
 
 
-@pytest.mark.parametrize("name", [*KEPT, "found-clips"])
+@pytest.mark.parametrize("name", [*KEPT, "found-clips", "private-tuning"])
 def test_some_page_shows_it_as_it_is(name: str):
     table = (ROOT / "docs" / "results" / name / "table.md").read_text()
     pages = [p.read_text() for p in (ROOT / "docs").rglob("*.md") if f"<!-- table {name} -->" in p.read_text()]
     assert pages, f"no page shows {name}"
     for page in pages:
         assert f"<!-- table {name} -->\n{table}<!-- end -->" in page
+
+
+def test_the_table_of_private_tuning_is_what_its_rows_say():
+    folder = ROOT / "docs" / "results" / "private-tuning"
+    with (folder / "rows.csv").open() as file:
+        rows = [[_number(text) for text in row[:5]] for row in csv.reader(file)][1:]
+    assert private_tuning.table([tuple(row) for row in rows]) == (folder / "table.md").read_text()
 
 
 def _number(text: str) -> Any:

@@ -14,7 +14,7 @@ from fedsofim.cli.whom_options import TakingPart, UnitOption
 from fedsofim.core.budget import WITHOUT, budget_of, stated
 from fedsofim.core.budgets import AnyBudget, read_epsilons
 from fedsofim.core.models import softmax_head
-from fedsofim.core.plan import make_plan
+from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.summary import privacy_summary
 from fedsofim.errors import InputError, expect_whole
 
@@ -59,9 +59,10 @@ def privacy(
     asked: AnyBudget = budget_of("1" if epsilon is None else epsilon, delta)
     if epsilons is not None:
         asked = read_epsilons(epsilons, epsilon, delta, clients)
-    plan = make_plan(
-        method.make(None if sigma_g is not None else asked.epsilon),
-        softmax_head(),
+    plan = _plan(
+        sigma_g,
+        method=method.make(None if sigma_g is not None else asked.epsilon),
+        model=softmax_head(),
         sizes=[1 if unit == "client" else records or SEVERAL] * clients,
         unit=cast(Any, unit),
         places=None if unit == "record" else 2,  # how many records of one count changes no price
@@ -72,7 +73,6 @@ def privacy(
         clip=clip,
         trust=cast(Any, trust),
         min_clients=min_clients,
-        multiplier=None if sigma_g is None else sigma_g / clients**0.5,
         **asdict(part),
     )
     summary = {"method": plan.method.name, "clients": clients, **privacy_summary(plan)}
@@ -81,6 +81,15 @@ def privacy(
     if group is not None:
         summary["group"] = {"size": group, "epsilon": stated(plan.epsilon_for_group(group))}
     _told(summary, json_, tables.prices)
+
+
+def _plan(sigma_g: float | None, **given: Any) -> Plan:
+    """The plan that a budget needs, or the one with this `Plan.sigma_g`, which is proportional to the multiplier: in
+    the paper's setting sqrt(n) times it, and less where fewer than all n take part or the noise is shared."""
+    if sigma_g is None:
+        return make_plan(**given)
+    of_one = make_plan(**given, multiplier=1.0).sigma_g
+    return make_plan(**given, multiplier=sigma_g / of_one if of_one else sigma_g)
 
 
 def methods(json_: Json = False) -> None:

@@ -5,12 +5,15 @@ SOFIM's F = M̂ M̂ᵀ + ρI knows one direction (_sofim.py). Two richer proxies
     rank-k      F = (1/k)·Σ_{s=t-k+1..t} G_s G_sᵀ + ρI, the last k averages themselves. With U = [G_s]/sqrt(k), by
                 Woodbury, H·v = (v - U·(ρI_k + UᵀU)⁻¹·Uᵀv)/ρ, in O(kd) time and k buffers of d numbers.
     kronecker   F = (A ⊗ B)/τ + ρI for a head, mat(G) of shape (p+1, C): A and B are running means of mat(G)·mat(G)ᵀ
-                and mat(G)ᵀ·mat(G), τ = tr A. With A = Q diag(a) Qᵀ and B = R diag(b) Rᵀ,
-                H·v = Q·[(Qᵀ mat(v) R) / (a_i·b_j/τ + ρ)]·Rᵀ, in O((p+1)·d) time and (p+1)² + C² numbers.
+                and mat(G)ᵀ·mat(G), τ = tr A. Of A only the k largest eigenvalues are kept, as columns Y with A = Y·Yᵀ
+                and Yᵀ·Y = diag(λ): the next A is that of the k largest of [sqrt(m)·Y, sqrt(1-m)·mat(G)], which is an
+                eigendecomposition of k+C numbers. With B = R diag(b) Rᵀ, by Woodbury,
+                H·v = mat(v)/ρ - Y·[(Yᵀ mat(v) R) · c_ij]·Rᵀ, c_ij = (a_i/λ_i)·b_j/(τ·ρ·(a_i·b_j/τ + ρ)),
+                in O(kd·(1 + k/C) + Cd) time, O(kd) for k about C, and (p+1)·k + C² numbers. With k = p+1 it is exact.
 
 The noise in an average has a public covariance, σ²I, so mat(G)·mat(G)ᵀ has C·σ²·I too much on average and
-mat(G)ᵀ·mat(G) has (p+1)·σ²·I: both are taken off, and eigenvalues that fall below 0 are set to 0. What noise is left
-has mean zero. Both proxies have the trace of rank one's: that of the outer product of an average.
+mat(G)ᵀ·mat(G) has (p+1)·σ²·I: both are taken off (a_i is λ_i less C·σ²), and eigenvalues that fall below 0 are set to
+0. What noise is left has mean zero. Both proxies have the trace of rank one's: that of the outer product of an average.
 
 Either is applied to M̂ (direction="momentum") or to G ("gradient"), as rank one is.
 """
@@ -88,13 +91,14 @@ def _solved(gram: Any, along: Any, rho: Any) -> jax.Array:
 class KroneckerState(NamedTuple):
     t: jax.Array
     momentum: Any
-    left: jax.Array  # running mean of mat(G)·mat(G)ᵀ, its noise taken off: (p+1, p+1)
-    right: jax.Array  # of mat(G)ᵀ·mat(G): (C, C)
+    left: jax.Array  # Y: the largest part of the running mean of mat(G)·mat(G)ᵀ, noise and all: (p+1, k)
+    right: jax.Array  # running mean of mat(G)ᵀ·mat(G), noise and all: (C, C)
 
 
 def scale_by_kronecker(
     rho: Any = 0.5,
     beta: Any = 0.9,
+    rank: int = 4,
     direction: Direction = "momentum",
     bias_correction: bool = True,
     noise_std: Any = 0.0,
@@ -102,42 +106,49 @@ def scale_by_kronecker(
 ) -> optax.GradientTransformation:
     """H·M̂ or H·G with F = (A ⊗ B)/tr A + ρI of a head's averages, whose noise has std `noise_std` per coordinate.
 
-    `memory`: the decay of A and B, which are corrected for their start at 0. Needs a linear head.
+    `rank`: how many eigenvalues of A are kept, p+1 at most. `memory`: the decay of A and B, which are corrected for
+    their start at 0. Needs a linear head.
     """
     _check(rho, beta)
     check_decay(memory=memory)
+    expect_whole("rank", rank, 1)
 
     def init(params: Any) -> KroneckerState:
         head = matrix(params)
-        left, right = (jnp.zeros((size, size), head.dtype) for size in head.shape)
+        rows, columns = head.shape
+        left, right = jnp.zeros((rows, min(rank, rows)), head.dtype), jnp.zeros((columns, columns), head.dtype)
         return KroneckerState(jnp.zeros((), jnp.int32), zeros(params), left, right)
 
     def update(updates: Any, state: KroneckerState, params: Any = None) -> tuple[Any, KroneckerState]:
         del params
         momentum, corrected = _momentum(updates, state, beta, bias_correction)
         g = matrix(updates)
-        left = memory * state.left + (1 - memory) * _without_noise(g @ g.T, g.shape[1], noise_std)
-        right = memory * state.right + (1 - memory) * _without_noise(g.T @ g, g.shape[0], noise_std)
+        left, right = _largest(state.left, g, memory), memory * state.right + (1 - memory) * (g.T @ g)
         full = 1 - memory ** (state.t + 1).astype(g.dtype)
-        v = corrected if direction == "momentum" else updates
-        step = kronecker_solve(left / full, right / full, matrix(v), rho)
+        v = matrix(corrected if direction == "momentum" else updates)
+        variance = jnp.square(jnp.asarray(noise_std)).astype(g.dtype)
+        noise = (g.shape[1] * variance, g.shape[0] * variance)
+        step = kronecker_solve(left / jnp.sqrt(full), right / full, v, rho, noise)
         return unmatrix(step.astype(g.dtype), updates), KroneckerState(state.t + 1, momentum, left, right)
 
     return optax.GradientTransformation(init, update)  # type: ignore[arg-type]
 
 
-def _without_noise(square: jax.Array, terms: int, noise_std: Any) -> jax.Array:
-    """Noise of std σ adds terms·σ² to each number on the diagonal of a matrix times its transpose."""
-    variance = jnp.square(jnp.asarray(noise_std)).astype(square.dtype)
-    return square - terms * variance * jnp.eye(len(square), dtype=square.dtype)
+def _largest(left: jax.Array, g: jax.Array, memory: Any) -> jax.Array:
+    """Y of the k largest eigenvalues of m·Y·Yᵀ + (1-m)·mat(G)·mat(G)ᵀ: its columns are orthogonal."""
+    both = jnp.concatenate([jnp.sqrt(memory) * left, jnp.sqrt(1 - memory) * g], axis=1).astype(g.dtype)
+    return both @ jnp.linalg.eigh(both.T @ both)[1][:, -left.shape[1] :]
 
 
-def kronecker_solve(left: jax.Array, right: jax.Array, v: jax.Array, rho: Any) -> jax.Array:
-    """mat((A ⊗ B/tr A + ρI)⁻¹·vec(v)), A and B with their eigenvalues floored at 0."""
-    (a, q), (b, r) = (jnp.linalg.eigh(m) for m in (left, right))
-    a, b = jnp.maximum(a, 0.0), jnp.maximum(b, 0.0)
-    curvature = jnp.outer(a, b) / jnp.maximum(jnp.sum(a), jnp.finfo(a.dtype).tiny)
-    return q @ ((q.T @ v @ r) / (curvature + rho)) @ r.T
+def kronecker_solve(left: jax.Array, right: jax.Array, v: jax.Array, rho: Any, noise: tuple[Any, Any]) -> jax.Array:
+    """mat((A ⊗ B/tr A + ρI)⁻¹·vec(v)) of A = Y·Yᵀ, Y the orthogonal columns `left`, and B `right`, both without what
+    noise adds to each of their eigenvalues, and nowhere below 0."""
+    size = jnp.sum(jnp.square(left), axis=0)
+    a = jnp.maximum(size - noise[0], 0.0)
+    b, r = jnp.linalg.eigh(right)
+    curvature = jnp.outer(a, jnp.maximum(b - noise[1], 0.0)) / jnp.maximum(jnp.sum(a), jnp.finfo(a.dtype).tiny)
+    less = curvature / (rho * (curvature + rho)) / jnp.where(a > 0, size, 1.0)[:, None]  # where a is 0, so is it
+    return v / rho - left @ ((left.T @ v @ r) * less) @ r.T
 
 
 def grafted(

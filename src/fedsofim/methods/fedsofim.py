@@ -54,7 +54,9 @@ def fedsofim(
     def curved(facts: Facts) -> optax.GradientTransformation:
         if curvature == "rank-k":
             return scale_by_rank_k(rank=rank, blocks=blocks, **both)
-        return scale_by_kronecker(noise_std=facts.noise_std, **both) if curvature == "kronecker" else rank_one
+        if curvature == "kronecker":
+            return scale_by_kronecker(rank=rank, noise_std=facts.noise_std, **both)
+        return rank_one
 
     def automatic(facts: Facts, updates: Any) -> Any:
         d = dim(updates)

@@ -70,8 +70,8 @@ class Running(GradSampleModule):
     def gradients(self, x: np.ndarray, y: np.ndarray) -> list[Row]:
         """Every record's gradient, by parameter, of a batch of the size that was read.
 
-        A record on which the module fails (an index beyond a table) counts as zero and says nothing: that it failed
-        would tell of it.
+        A record on which the module fails (an index beyond a table) has no gradient (NaN) and says nothing: that it
+        failed would tell of it.
         """
         records, labels = tensor_of(x).float(), tensor_of(y)
         labels = labels.float() if labels.is_floating_point() else labels.long()
@@ -85,7 +85,7 @@ class Running(GradSampleModule):
 
     def _one_by_one(self, records: torch.Tensor, labels: torch.Tensor) -> list[Row]:
         nothing = torch.zeros_like(records), torch.zeros_like(labels)
-        found = [Row(torch.zeros_like(row.dense)) for row in self._together(*nothing)]
+        found = [Row(torch.full_like(row.dense, torch.nan)) for row in self._together(*nothing)]
         for i in range(len(records)):
             alone = [torch.zeros_like(a) for a in nothing]
             alone[0][i], alone[1][i] = records[i], labels[i]
@@ -182,7 +182,7 @@ _LINEAR: Any = nn.Linear(1, 1)  # asked for norms: Opacus wants to know which pa
 
 
 def lengths(rows: Sequence[Row]) -> torch.Tensor:
-    """|gradient| of each record over all parameters, in doubles; 0 for one that is not finite.
+    """|gradient| of each record over all parameters, in doubles; NaN for one that is not finite.
 
     Such a record's row is set to zeros: 0·NaN would reach the rest of its batch.
     """
@@ -191,7 +191,7 @@ def lengths(rows: Sequence[Row]) -> torch.Tensor:
     if not finite.all():
         for part in (t for row in rows for t in (row.formed, *(row.factors or ())) if t is not None):
             part[~finite] = 0.0
-    return torch.where(finite, length, 0.0)
+    return torch.where(finite, length, torch.nan)
 
 
 def _squares(row: Row) -> torch.Tensor:
