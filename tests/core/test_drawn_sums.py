@@ -12,7 +12,7 @@ import pytest
 from fedsofim.core import drawn_sums
 from fedsofim.core.clipped_sums import client_sums
 from fedsofim.core.clipping import GROUP, GUARD, guarded
-from fedsofim.core.drawn_sums import Span, packs, turns_of
+from fedsofim.core.drawn_sums import Span, few_of, packs, turns_of
 from fedsofim.core.lattice import Lattice
 from fedsofim.core.leaves import Form
 from fedsofim.core.models import for_task
@@ -118,13 +118,14 @@ def test_only_drawn_records_are_computed():
 
 
 def test_a_part_of_a_group_has_no_more_drawn_records_than_its_argument_allows():
-    """33 of a part's lanes are too many for half a group, though 33 are not for a group."""
+    """However few there are in the other parts, and though they would be few for a group that is added up whole."""
     span, drawn = Span(places=256, lanes=16, parts=2), np.zeros((16, 16), bool)
-    drawn[:, :2] = True  # 32, all in lanes of the first part
-    for first in (False, True):
-        drawn[0, 2] = first
+    drawn[:11, :2] = True  # in lanes of the first part
+    assert drawn.sum() == few_of(2)
+    for more in (False, True):
+        drawn[0, 2] = more
         turns = turns_of(jnp.asarray(drawn.ravel(), jnp.float32), span)
-        assert (int(turns.groups), int(turns.each)) == ((4, GROUP // 16) if first else (1, 16))
+        assert (int(turns.groups), int(turns.each)) == ((4, GROUP // 16) if more else (1, 11))
 
 
 # --- who says what ------------------------------------------------------------------------------------------

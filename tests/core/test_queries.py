@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from fedsofim.core.clipped_sums import client_sums
 from fedsofim.core.clipping import clip_factor, guarded
 from fedsofim.core.models import softmax_head
-from fedsofim.core.queries import PerRecord, SecondMoment, SoftmaxGradient, half_of, matrix_of
+from fedsofim.core.queries import RATIO, PerRecord, SecondMoment, SoftmaxGradient, half_of, matrix_of
 from fedsofim.core.records import Records
 
 pytestmark = pytest.mark.optimised
@@ -150,6 +150,12 @@ def test_second_moment_and_its_sensitivity():
         (other,) = totals(query, consts, x.at[row].set(jnp.array([-9.0, 7.0, 1.0])), y, ones, clip**2)
         assert jnp.linalg.norm(half - other) <= query.ratio * clip**2
     assert float(jnp.linalg.norm(half)) == pytest.approx(float(jnp.linalg.norm(short.T @ short)))  # isometric
+
+
+def test_every_query_is_priced_at_the_ratio_that_is_proved_beside_it():
+    """What the price reads, RATIO, is what each query's docstring and its own class say; of a vector it is 2."""
+    stated: dict = {query: query.ratio for query in RATIO}
+    assert stated == RATIO == dict.fromkeys(RATIO, 2.0) | {SecondMoment: math.sqrt(2.0)}
 
 
 @pytest.mark.slow

@@ -108,6 +108,16 @@ def test_what_is_released_is_a_module_that_nobody_else_holds():
     assert held.isdisjoint(id(p) for p in mine.whole.parameters())
 
 
+def test_a_long_gradient_is_clipped_at_the_length_of_the_guard():
+    query, leaves = closed()
+    records = Records(
+        1e3 * jnp.ones((1, 1, 5)), jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1)), jnp.zeros(1, jnp.int32)
+    )
+    sums = client_sums(query, leaves, [False] * len(leaves), records, 1, 1e-3)
+    length = math.hypot(*(float(np.linalg.norm(s.hi)) for s in sums))
+    assert length == pytest.approx(guarded(1e-3), rel=1e-5)
+
+
 # --- small things -------------------------------------------------------------------------------------------
 
 
