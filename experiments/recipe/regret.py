@@ -10,9 +10,13 @@ recipe, and scored on the test records. A cell is one line of OUT/cells.jsonl; a
 
 import argparse
 import json
+import signal
+import sys
 import time
 import tomllib
 from dataclasses import replace
+from functools import lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +51,18 @@ def main() -> None:
     journal = args.out / "cells.jsonl"
     mend(journal)
     done = [json.loads(line)["cell"] for line in journal.read_text().splitlines()] if journal.exists() else []
-    data: dict[str, Dataset] = {}
-    with progress_bar("regret", len(cells)) as progress:
-        for i, cell in enumerate(cells, start=1):
-            if named(cell) not in done:
-                if cell["data"] not in data:
-                    data = {cell["data"]: read(cell["data"], args.data)}  # one at a time in memory
-                append(journal, measure(cell, data[cell["data"]], table))
+    todo = [cell for cell in cells if named(cell) not in done]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the pool ends its processes
+    work = partial(measured_apart, folders=tuple(args.data), table=table)
+    with progress_bar("regret", len(cells)) as progress, get_context("spawn").Pool(args.jobs) as pool:
+        for i, found in enumerate(pool.imap(work, todo), start=len(cells) - len(todo) + 1):
+            append(journal, found)
             progress.at(i)
+
+
+def measured_apart(cell: dict[str, Any], folders: tuple[Path, ...], table: dict[str, Any]) -> dict[str, Any]:
+    """A cell in a process of its own, beside others."""
+    return measure(cell, read(cell["data"], folders), table)
 
 
 def arguments() -> argparse.Namespace:
@@ -62,10 +70,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, action="append", required=True, help="a folder of NAME.npz")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", help="one dataset's cells")
+    parser.add_argument("--jobs", type=int, default=2, help="cells side by side")
     return parser.parse_args()
 
 
-def read(name: str, folders: list[Path]) -> Dataset:
+@lru_cache(maxsize=1)  # one at a time in memory
+def read(name: str, folders: tuple[Path, ...]) -> Dataset:
     """A dataset by its own name, or a file in one of the folders."""
     found = [folder / f"{name}.npz" for folder in folders if (folder / f"{name}.npz").exists()]
     return read_dataset(str(found[0].resolve()) if found else name)
