@@ -11,6 +11,7 @@ from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
 
 from diary import silent
 from fedsofim.core.budget import NO_PRIVACY, Budget
+from fedsofim.core.clipping import guarded
 from fedsofim.core.drawn_clients import Attended, delta_of_attended, epsilon_of_attended
 from fedsofim.core.gaussian import epsilon_of
 from fedsofim.core.method import server_method
@@ -79,6 +80,23 @@ def test_whole_clients_by_chance_are_sampled_units_and_an_independent_accountant
 def moved(split: Any, rounds: int = 1, seed: int = 0, **how: Any) -> np.ndarray:
     plan = plan_for(split, server_method("step", optax.sgd(1.0)), clip=2.0, trust="secure-sum", rounds=rounds, **how)
     return np.asarray(simulate(plan, split, seed)[0] - start_parameters(plan, split, keys(seed)[0]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("records, unit, clip", [(1, None, guarded(guarded(2.0))), (1, "client", guarded(guarded(2.0))),
+                                                 (3, "client", guarded(guarded(2.0))), (3, None, guarded(2.0))])  # fmt: skip
+def test_a_client_that_is_one_unit_is_a_drawn_record_down_to_its_roundings(records: int, unit: Any, clip: float):
+    """Its draw is secret, so the sum is one of drawn records: beside one clip roundings count twice (docs/clipping.md).
+    With many records who is there is priced as seen."""
+    n, rate = 100, 0.3
+    split = silent((records,) * n, n)
+    split.dataset.x_train[:] = 1e6 * np.repeat(np.eye(n, dtype=np.float32), records, axis=0)
+    split.dataset.y_train[:] = 0
+    split = split if unit is None else split.protecting(unit, most=records)
+    rows = moved(split, budget=NO_PRIVACY, client_rate=rate)[:-1]
+    lengths = np.linalg.norm(rows, axis=1) * n * rate
+    assert 0 < np.sum(lengths > 0) < n
+    np.testing.assert_allclose(lengths[lengths > 0], clip, rtol=1e-5)
 
 
 @pytest.mark.slow

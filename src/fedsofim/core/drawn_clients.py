@@ -6,8 +6,8 @@ noise nor the number of uploads tells who was there. The mean divides by the exp
     Σ_{i present} a_i·S_i/q + noise/q,    a_i = w_i/|D_i|, noise for the largest a_i of all n clients.
 
 **A client that holds one unit** (unit "client", or one record): being present is being drawn. The round is a release on
-Poisson-sampled units, and is priced as one (sampled.py): of exact sums. How the simulator's sums round may depend on
-who is present, which docs/clipping.md covers for drawn records and not for drawn clients.
+Poisson-sampled units, and is priced as one (sampled.py). It is computed as one too: such a plan has no attendance, its
+sites sample at q, so units keep their lanes and the guard is there twice (docs/clipping.md).
 
 **A client that holds many.** When it is present its whole sum moves what is seen, however long that is, so whoever
 knows its other records may see that it is there: q does not hide the one record among them. What q buys is that most
