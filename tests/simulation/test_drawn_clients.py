@@ -83,8 +83,15 @@ def moved(split: Any, rounds: int = 1, seed: int = 0, **how: Any) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("records, unit, clip", [(1, None, guarded(guarded(2.0))), (1, "client", guarded(guarded(2.0))),
-                                                 (3, "client", guarded(guarded(2.0))), (3, None, guarded(2.0))])  # fmt: skip
+@pytest.mark.parametrize(
+    "records, unit, clip",
+    [
+        (1, None, guarded(guarded(2.0))),
+        (1, "client", guarded(guarded(2.0))),
+        (3, "client", guarded(guarded(2.0))),
+        (3, None, guarded(2.0)),
+    ],
+)
 def test_a_client_that_is_one_unit_is_a_drawn_record_down_to_its_roundings(records: int, unit: Any, clip: float):
     """Its draw is secret, so the sum is one of drawn records: beside one clip roundings count twice (docs/clipping.md).
     With many records who is there is priced as seen."""

@@ -99,6 +99,29 @@ def test_published_beside_measured(results, reported):
     assert rows[0]["reproduces"] == "no"
 
 
+PUBLISHED = {
+    "accuracy.csv": "dataset,backbone,partition,epsilon,method,round,mean,std\n"
+    "cifar10,resnet20,dirichlet,1,DP-FedGD,20,12.00,0.10\n",
+    "mcnemar.csv": "dataset,backbone,epsilon,baseline,n10,n01,result\ncifar10,resnet20,1,DP-FedGD,529,700,baseline\n",
+    "runtime.csv": "method,epsilon,local_steps,cifar10_resnet20_s\nDP-FedGD,all,1,0.04\nDP-FedSOFIM,all,1,0.04\n",
+    "partition_cifar10.csv": "client,class0,total\n0,14,14\n",
+}
+
+
+@pytest.mark.parametrize("spelled", ["cifar10_resnet20", "cifar10-resnet20"])
+def test_every_published_table_finds_its_data_however_that_is_spelled(results, tmp_path, spelled):
+    for name, lines in PUBLISHED.items():
+        (tmp_path / name).write_text(lines)
+    runs = tuple(replace(r, dataset=spelled) for r in results.runs)
+    dealt = [{**d, "dataset": spelled} for d in results.grid["partitions"]]
+    labels = {spelled: results.grid["labels"]["cifar10_resnet20"]}
+    made = replace(results, runs=runs, grid={**results.grid, "partitions": dealt, "labels": labels})
+    place = "cifar10_resnet20-dirichlet-0.5"
+    assert [t.name for t in published_tables(made, tmp_path)] == [
+        f"published-final-{place}", f"published-{place}", f"published-mcnemar-{place}", "published-runtime",
+        "published-partition-cifar10_resnet20"]  # fmt: skip
+
+
 def test_latex_and_markdown_say_the_same():
     table = Table("t", "100 % of a_b", ("ε", "x"), ((number(0.5, 1), text("a & b")),))
     assert r"$\varepsilon$ & x \\" in table.latex()

@@ -120,7 +120,7 @@ def _mcnemar(results: Results, rows: list[Row]) -> Iterable[Table]:
         if not place[1].startswith("dirichlet"):
             continue
         cells, where = [], ", ".join(place)
-        for row in (r for r in rows if place[0] == f"{r['dataset']}_{r['backbone']}"):
+        for row in (r for r in rows if _features(place[0]) == f"{r['dataset']}_{r['backbone']}"):
             epsilon = float(row["epsilon"])
             ours = {r.seed: r for r in results.select(place, "DP-FedSOFIM", epsilon) if _plain(r)}
             others = {r.seed: r for r in results.select(place, row["baseline"], epsilon)}
@@ -145,7 +145,7 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
     """Ratios to DP-FedGD on both sides; the published seconds are of another machine."""
     cells = []
     for place in results.places:
-        column = f"{place[0]}_s"
+        column = f"{_features(place[0])}_s"
         base = _fastest([r for r in results.select(place) if r.factory == REFERENCE])
         if (rows and column not in rows[0]) or base is None or not place[1].startswith("dirichlet"):
             continue
@@ -164,15 +164,15 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
 
 def _partitions(results: Results, folder: Path) -> Iterable[Table]:
     for dealt in results.grid["partitions"]:
-        path = folder / f"partition_{dealt['dataset'].replace('-', '_').split('_')[0]}.csv"
+        path = folder / f"partition_{_features(dealt['dataset']).split('_')[0]}.csv"
         if dealt["partition"] != "dirichlet(0.5)" or not path.exists():
             continue
         counts = np.array(dealt["counts"])
         stored = np.array([[int(v) for k, v in row.items() if k.startswith("class")] for row in read(path)])
         same = int(np.sum(counts == stored)) if counts.shape == stored.shape else 0
         row = (text(dealt["dataset"]), Cell(str(same), same), Cell(str(stored.size), stored.size))
-        yield Table(f"published-partition-{dealt['dataset']}", f"Partition, published and measured: {dealt['dataset']}",
-                    ("data", "equal cells", "cells"), (row,))  # fmt: skip
+        title = f"Partition, published and measured: {dealt['dataset']}"
+        yield Table(f"published-partition-{slug((dealt['dataset'],))}", title, ("data", "equal cells", "cells"), (row,))
 
 
 def _beside(row: Row, head: tuple[Cell, ...], values: list[float]) -> tuple[Cell, ...]:
@@ -189,8 +189,12 @@ def _table(name: str, title: str, columns: tuple[str, ...], cells: list[Any]) ->
 
 
 def _same_place(place: tuple[str, str], row: Row) -> bool:
-    name = place[0].replace("-", "_")
-    return name == f"{row['dataset']}_{row['backbone']}" and place[1].startswith(row["partition"])
+    return _features(place[0]) == f"{row['dataset']}_{row['backbone']}" and place[1].startswith(row["partition"])
+
+
+def _features(dataset: str) -> str:
+    """A dataset's name as the published tables spell it: experiments spell the same with a dash, older runs did not."""
+    return dataset.replace("-", "_")
 
 
 def _plain(run: Result) -> bool:
