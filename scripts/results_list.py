@@ -147,6 +147,12 @@ RESULTS: tuple[Result, ...] = (
         for data in ("cifar10", "pathmnist")
         for what in ("noniid", "iid", "ablation", "rho", "true-cost")
     ),
+    Result(
+        "last-bits", "which of the paper's runs a millionth of the clip moves by points",
+        (("python", "experiments/last_bits.py", "{own}", "--source", "{features}"),),
+        ("docs/results/last-bits", "docs/results/README.md"),
+        tuple(f"{PAPER}/paper-cifar10-{what}.toml" for what in ("noniid", "ablation", "rho")), needs=("features",),
+    ),
     grid("paper-runtime", f"{PAPER}/paper-runtime.toml"),
     grid("tuned-cifar10", f"{PAPER}/tuned-cifar10.toml", published=False),
     grid("tuned-pathmnist", f"{PAPER}/tuned-pathmnist.toml", published=False),

@@ -17,6 +17,7 @@ import audit_tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 import deployment_noise  # noqa: E402 # pyright: ignore[reportMissingImports]
 import found_clips  # noqa: E402 # pyright: ignore[reportMissingImports]
 import fuzz  # noqa: E402
+import last_bits  # noqa: E402 # pyright: ignore[reportMissingImports]
 import network_steps  # noqa: E402 # pyright: ignore[reportMissingImports]
 import pages  # noqa: E402 # pyright: ignore[reportMissingImports]
 import private_tuning  # noqa: E402 # pyright: ignore[reportMissingImports]
@@ -64,6 +65,7 @@ MADE: dict[str, Callable[[], str]] = {
     "deployment-noise": lambda: of_rows("deployment-noise", deployment_noise.markdown),
     "found-clips": lambda: of_rows("found-clips", lambda rows: found_clips.markdown(rows)),
     "fuzz": lambda: fuzz.markdown(json.loads(pages.path_of("fuzz").with_name("report.json").read_text())),
+    "last-bits": lambda: of_rows("last-bits", last_bits.markdown),
     "network-steps": lambda: of_rows("network-steps", network_steps.table),
     "published-accuracy": lambda: published_accuracy.markdown(
         pages.rows_in(pages.path_of("published-accuracy").with_name("rows.csv"))
