@@ -22,7 +22,7 @@ from fedsofim.experiments.runner import Conduct, run_experiment
 NAME = "last-bits"
 HERE = Path(__file__).resolve().parent
 FILES = tuple(f"paper-cifar10-{what}" for what in ("noniid", "ablation", "rho"))
-LARGER = 1 + 1e-6
+CLIP, LARGER = 10.0, 1 + 1e-6  # the paper's
 ROUNDS = (1, 10, 20, 40, 70)
 COLUMNS = ("experiment", "method", "round", "runs", "largest")
 
@@ -36,7 +36,7 @@ def accuracies(file: str, larger: float, out: Path, source: Path | None) -> dict
     """Of every run of a grid, after ROUNDS."""
     experiment = read_experiment(HERE / f"{file}.toml")
     folder = out / f"{file}-{'as-it-is' if larger == 1 else 'larger'}"
-    run_experiment(replace(experiment, clip=experiment.clip * larger), folder, HERE, Conduct(source, again=True))
+    run_experiment(replace(experiment, clip=CLIP * larger), folder, HERE, Conduct(source, again=True))
     runs = read_results(folder).runs
     return {(r.method, r.epsilon, r.seed): [float(r.trace.score[t - 1]) for t in ROUNDS] for r in runs}
 
