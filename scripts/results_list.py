@@ -148,10 +148,16 @@ RESULTS: tuple[Result, ...] = (
         for what in ("noniid", "iid", "ablation", "rho", "true-cost")
     ),
     Result(
-        "last-bits", "which of the paper's runs a millionth of the clip moves by points",
+        "reproduced", "how many of the published numbers reproduce, of the grids above as they are kept",
+        (("python", "experiments/reproduced.py"),), ("docs/results/reproduced", "docs/results/README.md"),
+    ),
+    Result(
+        "last-bits", "which of the grids' runs a millionth of the clip moves by points",
         (("python", "experiments/last_bits.py", "{own}", "--source", "{features}"),),
         ("docs/results/last-bits", "docs/results/README.md"),
-        tuple(f"{PAPER}/paper-cifar10-{what}.toml" for what in ("noniid", "ablation", "rho")), needs=("features",),
+        (*(f"{PAPER}/paper-cifar10-{what}.toml" for what in ("noniid", "ablation", "rho")),
+         f"{PAPER}/tuned-pathmnist.toml", f"{PAPER}/tuned/pathmnist.toml"),
+        needs=("features",),
     ),
     grid("paper-runtime", f"{PAPER}/paper-runtime.toml"),
     grid("tuned-cifar10", f"{PAPER}/tuned-cifar10.toml", published=False),

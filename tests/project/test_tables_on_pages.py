@@ -22,6 +22,7 @@ import network_steps  # noqa: E402 # pyright: ignore[reportMissingImports]
 import pages  # noqa: E402 # pyright: ignore[reportMissingImports]
 import private_tuning  # noqa: E402 # pyright: ignore[reportMissingImports]
 import published_accuracy  # noqa: E402 # pyright: ignore[reportMissingImports]
+import reproduced  # noqa: E402 # pyright: ignore[reportMissingImports]
 import secure_sums  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tasks  # noqa: E402 # pyright: ignore[reportMissingImports]
@@ -71,6 +72,8 @@ MADE: dict[str, Callable[[], str]] = {
         pages.rows_in(pages.path_of("published-accuracy").with_name("rows.csv"))
     ),
     "private-tuning": lambda: of_rows("private-tuning", lambda rows: private_tuning.table([*map(in_order, rows)])),
+    "reproduced": reproduced.grids,
+    "reproduced/methods": reproduced.methods,
     "secure-sums": lambda: of_rows("secure-sums", secure_sums.markdown),
     "tasks": lambda: of_rows("tasks", tasks.markdown),
     "unequal-budgets": lambda: unequal_budgets.markdown(pages.path_of("unequal-budgets").parent),
