@@ -12,8 +12,7 @@ TEXT = """
 ## A federation's rounds
 One server and three nodes on one machine, TLS and node keys on (`python benchmarks/rounds.py`). A round is counted
 from one checkpoint to the next: question, three answers, step. Seconds are told beside how busy the machine was; CPU
-seconds, of all processes of the federation, depend on that less. Beside other work, with `nice -n -15`, rounds of 650
-parameters took 0.86 and 0.91 s by median at loads of 15 to 20, and 1.16 s at a load of 48; of a million 7.1 s there.
+seconds, of all processes of the federation, depend on that less.
 
 {table}
 
@@ -23,14 +22,14 @@ parameters took 0.86 and 0.91 s by median at loads of 15 to 20, and 1.16 s at a 
 
 {work}
 
-A node works some 30 ms on a round of 650 parameters; the SuperLink takes most of it. That is Flower's floor: each
+The SuperLink takes most of it. That is Flower's floor: each
 record, array and chunk of a message is a call of its own to it, by the server and by every node, some 40 calls a round
 of three nodes, and a call takes it 8 to 14 ms of one core. py-spy and the CPU time of its threads say of what: 45 % is
 the way of a request through nine layers of HTTP middleware, before and after anything is done for it; 55 % is its
 database, where SQLAlchemy looks at every call whether tasks have expired and whether the run is alive
 (`flwr/supercore/corestate/sql_corestate.py` `_cleanup_expired_task_tokens`, `flwr/server/superlink/utils.py`
-`check_abort`), and writes objects, sessions and traffic. With its state in memory (no `--database`) it took 0.28 CPU s
-a round in the place of 0.57; then it forgets the nodes' keys when it is restarted, so that is not how it is started.
+`check_abort`), and writes objects, sessions and traffic. With its state in memory (no `--database`) it
+takes about half; then it forgets the nodes' keys when it is restarted, so that is not how it is started.
 
 What goes around that floor:
 
@@ -44,7 +43,7 @@ What goes around that floor:
   everybody then waits for everybody's waiting.
 - What is confirmed to the SuperLink is confirmed while nobody waits.
 
-A million parameters: a node's noise is exact, from integers, 1.2 CPU s for a million draws (2.1 before).
+Of a million parameters most is the nodes' noise, which is exact, from integers ([seconds](node.md#the-noise)).
 """
 
 

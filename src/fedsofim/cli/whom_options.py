@@ -33,7 +33,11 @@ class WhomOptions(TakingPart):
         typer.Option(help="Whom epsilon protects: a record, a person (--person-column, or the schema's), a client."),
     ] = "record"
     records_per_person: Annotated[
-        int | None, typer.Option(show_default="all", help="Of a person with more records the first so many count.")
+        int | None,
+        typer.Option(
+            show_default="none: needed with --unit person or client",
+            help="Of one with more records the first so many count.",
+        ),
     ] = None
 
     def protecting(self, dealt: Split) -> Split:

@@ -138,7 +138,8 @@ nodes/NAME/      for each operator: fill in policy.toml, put the records beside 
 authority/       ca.key signs new server certificates. Keep it offline; nobody needs it to run the federation.
 
 Send each node's folder to its operator over a channel you trust: node.key is its identity. An operator who prefers
-may make a key of their own (ssh-keygen -t ecdsa -b 384 -f node.key) and send only node.pub, for server/node-keys/.
+may make a key of their own (ssh-keygen -t ecdsa -b 384 -N "" -f node.key) and send only node.key.pub, which goes to
+server/node-keys/NAME.pub.
 {warning}"""
 
 
@@ -146,9 +147,7 @@ may make a key of their own (ssh-keygen -t ecdsa -b 384 -f node.key) and send on
 class Terms:
     """What the policy templates start from; each operator changes them."""
 
-    epsilon: float | str = (
-        2.0  # a job's default is 1: head-room for one more. Or `no-privacy`, with a smallest multiplier of 0
-    )
+    epsilon: float | str = 2.0  # room for three jobs of 1. Or `no-privacy`, with a smallest multiplier of 0
     delta: float = 1e-5
     smallest_multiplier: float = 1.0
     largest_clip: float = 10.0

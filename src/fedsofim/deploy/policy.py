@@ -5,21 +5,22 @@ format = 1                      # of this file; left out, it is 1
 [node]
 name = "hospital-1"
 data = "records.csv"            # a table (.csv, .tsv, .parquet) by its schema; or .npz with x and y
-test = "held-out.csv"           # optional: records that no round sees, for counting right answers
+test = "held-out.csv"           # records that no round sees, for counting right answers
 schema = "schema.toml"          # public: what the columns mean, and the classes. Or, for .npz alone: classes = 10
 ledger = "ledger.db"
 
 [budget]                        # over the life of the data, all runs and servers together
 epsilon = 2.0                   # or "no-privacy": for rehearsals on records that need no protection
 delta = 1e-5
-unit = "person"                 # optional, whom epsilon protects: record (if left out), person (the schema's column of
-records_per_person = 10         # kind person) or client; and how many records of one may count, at most
+unit = "person"                 # whom epsilon protects: record (if left out), client, or
+                                # person (the schema's column of kind person)
+records_per_person = 10         # needed with person or client: how many records of one may count, at most
 
 [limits]
 smallest_multiplier = 1.0       # noise std over clip, of every release
 largest_clip = 10.0
 methods = ["fedsofim", "fedgd"]
-models = ["linear", "mlp"]      # optional: of what is installed here; left out, only the linear one
+models = ["linear", "mlp"]      # of what is installed here; left out, only the linear one
 secure_sum_min_clients = 0      # 0: never share noise; else how many clients, this one included, are trusted
                                 # to draw their share of it
 

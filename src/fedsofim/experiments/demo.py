@@ -33,7 +33,7 @@ def run_demo(out: Path, seeds: int) -> None:
     run_experiment(experiment, out)
     results = read_results(out)
     write_report(out)
-    convergence(results, results.places[0], out / "curves.png")
+    convergence(results, results.places[0], out / "curves.png", across=2)
     show(results)
     print(f"wrote {out}/curves.png, rows.csv, tables/, figures/, report.html")
 

@@ -1,5 +1,6 @@
 """The figures of a report, each from results to one file. How lines look is in figures.py."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,16 @@ Place = tuple[str, str]
 WIDTH, HEIGHT = 4.8, 3.2  # inches: one size and font for all, readable at the width of a phone
 
 
-def convergence(results: Results, place: Place, path: Path) -> None:
-    """Accuracy, or RMSE, over rounds, one panel per budget, mean with a band of one std over seeds."""
+def convergence(results: Results, place: Place, path: Path, across: int = 1) -> None:
+    """Accuracy, or RMSE, over rounds, one panel per budget, mean with a band of one std over seeds; so many panels
+    across."""
     epsilons, scale = results.epsilons, scale_of(results, place)
     look = looks(results.methods)
-    with drawing(path, (WIDTH, 2.3 * len(epsilons) + 0.8)) as figure:
-        panels = figure.subplots(len(epsilons), 1, squeeze=False)
+    down = math.ceil(len(epsilons) / across)
+    with drawing(path, (WIDTH + 3.2 * (across - 1), 2.3 * down + 0.8)) as figure:
+        panels = figure.subplots(down, across, squeeze=False, sharey=across > 1)
+        for axes in panels.flat[len(epsilons) :]:
+            axes.remove()
         for axes, epsilon in zip(panels.flat, epsilons, strict=False):
             series = {m: [r.trace for r in results.select(place, m, epsilon)] for m in results.methods}
             draw_curves(axes, {m: traces for m, traces in series.items() if traces}, look, scale)
