@@ -4,10 +4,13 @@
 
 A page has a table between `<!-- table NAME -->` and `<!-- end -->`. NAME is a folder of docs/results, whose `table.md`
 it is, or FOLDER/FILE for another one there. What makes a table calls `keep`; the command above shows one that is there.
+Links in a table are relative to its file; on a page they are written as from there.
 tests/project/test_tables_on_pages.py finds a page that has another table than the file.
 """
 
 import csv
+import os.path
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -41,11 +44,29 @@ def keep(name: str, table: str, rows: Sequence[Mapping[str, Any]] = (), docs: Pa
 
 def show(name: str, docs: Path = DOCS) -> None:
     """Every page with the table as its file has it."""
-    table = path_of(name, docs).read_text(encoding="utf-8")
     for page in docs.rglob("*.md"):
         text = page.read_text(encoding="utf-8")
-        if (new := shown(text, name, table)) != text:
+        if (new := shown(text, name, as_on(page, name, docs))) != text:
             page.write_text(new, encoding="utf-8")
+
+
+def as_on(page: Path, name: str, docs: Path = DOCS) -> str:
+    """A table as a page has it: its links lead to the same files."""
+    path = path_of(name, docs)
+    return moved(path.read_text(encoding="utf-8"), path.parent, page.parent)
+
+
+def moved(table: str, here: Path, there: Path) -> str:
+    """The same links from another folder.
+
+    >>> moved("[a](../b/c.md#d) [e](https://f.example)", Path("docs/results/x"), Path("docs/results"))
+    '[a](b/c.md#d) [e](https://f.example)'
+    """
+
+    def from_there(link: re.Match[str]) -> str:
+        return link[0] if "://" in link[1] else f"]({os.path.relpath(here / link[1], there)})"
+
+    return re.sub(r"\]\(([^)#][^)]*)\)", from_there, table)
 
 
 def shown(page: str, name: str, table: str) -> str:

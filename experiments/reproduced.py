@@ -48,7 +48,7 @@ EVERY_ROUND = [g for g in GRIDS if g.folder.endswith("noniid")]
 def grids() -> str:
     lines = []
     for grid in GRIDS:
-        link = f"[{grid.words}]({grid.folder}/tables/{grid.table(grid.last, 'md').name})"
+        link = f"[{grid.words}](../{grid.folder}/tables/{grid.table(grid.last, 'md').name})"
         counts = [grid.answers(name) for name in (grid.last, grid.all) if name]
         cells = [str(n) for c in counts for n in (c.total(), c["yes"])]
         lines.append([link, *cells, *[""] * (4 - len(cells))])

@@ -82,7 +82,7 @@ MADE: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize(("page", "name"), SHOWN, ids=lambda v: v if isinstance(v, str) else v.name)
 def test_a_page_shows_what_the_file_has(page: Path, name: str):
-    assert f"<!-- table {name} -->\n{pages.path_of(name).read_text()}<!-- end -->" in page.read_text()
+    assert f"<!-- table {name} -->\n{pages.as_on(page, name)}<!-- end -->" in page.read_text()
 
 
 def test_every_table_that_is_kept_is_on_a_page():
