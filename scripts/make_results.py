@@ -9,7 +9,8 @@ The list of them is scripts/results_list.py.
 What is done is noted in RUNS/done.jsonl with a digest of the code and of what it read, and is not done again until one
 of these changes. Inside, experiments go on where their own journals end: stop it at any time. What needs data that is
 not here is skipped with a sentence. What each took, also before it was stopped, is kept in docs/results/minutes.json:
-minutes by the clock and of computing. `git diff docs` then shows what moved.
+minutes by the clock and of computing. At the end numbers that pages quote are written anew (scripts/quoted.py);
+`git diff docs` then shows what moved.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+import quoted
 from results_list import RESULTS, Result
 
 from fedsofim.errors import InputError, unknown
@@ -52,6 +54,8 @@ def main() -> None:
         print(listing(chosen, places, done))
         return
     failed = [r.name for number, r in enumerate(chosen, 1) if not attempt(r, f"{number}/{len(chosen)}", places, done)]
+    for page in quoted.renew():
+        say(f"numbers written anew: {page.relative_to(ROOT)}")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}; run it again, it goes on where it was")
 

@@ -6,7 +6,7 @@ are not part of the project) and {published} (the paper's tables). Tables on pag
 between marks (experiments/pages.py). In what time is in docs/results/minutes.json, which make_results.py writes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 Command = tuple[str, ...]
@@ -38,6 +38,17 @@ def grid(name: str, file: str, *, features: bool = True, published: bool = True)
         (f"docs/results/{name}",),
         (file,),
         needs=(*(("features",) if features else ()), *(("published",) if published else ())),
+    )
+
+
+def tuned(data: str) -> Result:
+    """A grid of settings that were tuned alike, and its table in docs/results/README.md."""
+    name = f"tuned-{data}"
+    made = grid(name, f"{PAPER}/{name}.toml", published=False)
+    shown = ("python", "experiments/tuned_tables.py", name)
+    outputs = (*made.outputs, "docs/results/README.md")
+    return replace(
+        made, commands=(*made.commands, shown), outputs=outputs, inputs=(*made.inputs, f"{PAPER}/tuned/{data}.toml")
     )
 
 
@@ -160,8 +171,8 @@ RESULTS: tuple[Result, ...] = (
         needs=("features",),
     ),
     grid("paper-runtime", f"{PAPER}/paper-runtime.toml"),
-    grid("tuned-cifar10", f"{PAPER}/tuned-cifar10.toml", published=False),
-    grid("tuned-pathmnist", f"{PAPER}/tuned-pathmnist.toml", published=False),
+    tuned("cifar10"),
+    tuned("pathmnist"),
     *(
         grid(f"recipe-{data}-{trust}", f"{RECIPE}/{data}-{trust}.toml", published=False)
         for data in ("cifar10", "pathmnist")

@@ -1,24 +1,23 @@
-"""Numbers on pages that came from a run are those in the files (tests/support/quoted.py says how a page marks them).
+"""Numbers on pages that came from a run are those in the files (scripts/quoted.py says how a page marks them).
 
 Held in full, each number with decimals or in percent: README.md and the pages of SETTINGS; docs/performance.md and
 docs/soak.md (rendered again from their files), docs/mutation.md (its sums). By their marks: docs/paper.md,
-docs/recipe.md, docs/results/README.md (tuned) and whatever else has marks. Tables that a program wrote are held by
-test_tables_on_pages.py. Not held, since their numbers are in no file of docs/: the step sizes of docs/methods.md and
-the prose of docs/results/README.md.
+docs/recipe.md and whatever else has marks. Tables that a program wrote are held by
+test_tables_on_pages.py. Not held, since their numbers are in no file of docs/: the step sizes of docs/methods.md.
 """
 
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
+from quoted import DOCS, NUMBER, Quote, agrees, pages, quotes, renewed, values
 
-from quoted import DOCS, NUMBER, Quote, agrees, quotes
+from fedsofim.errors import InputError
 
 ROOT = DOCS.parent
-PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md") if "<!-- from " in p.read_text())]
-LEAST = {"README.md": 8, "docs/paper.md": 17, "docs/recipe.md": 12, "docs/results/README.md": 18, "docs/theory.md": 19}
+PAGES = [str(p.relative_to(ROOT)) for p in pages()]
+LEAST = {"README.md": 8, "docs/paper.md": 17, "docs/recipe.md": 12, "docs/results/README.md": 48, "docs/theory.md": 19}
 
 
 def of(page: str) -> list[Quote]:
@@ -53,6 +52,7 @@ SETTINGS = {
     "docs/models.md": {"0.5", "0.01", "0.7"},  # of a split, and where the recipe changes its mind
     "docs/mutation.md": {"95"},  # what make mutate asks for
     "docs/node.md": set(),
+    "docs/results/README.md": {"0.1", "0.22", "0.25", "0.5", "2.5", "95"},  # steps, budgets, intervals
     "docs/tasks.md": {"87"},  # an example
     "docs/theory.md": {"0.05", "0.1", "0.5", "0.8", "0.9", "1.99", "10"},  # of the small worlds, and of the paper
 }
@@ -114,8 +114,56 @@ def test_the_sums_of_the_page_of_planted_bugs_are_right():
     assert len(re.findall(r"^\| `(?:core|deploy)/.*\|$", text.partition("### Not noticed")[2], re.M)) == survived
 
 
-def test_a_comment_that_yields_nothing_is_an_error(tmp_path: Path):
-    with pytest.raises(AssertionError):
-        list(quotes("a page", "1.0 <!-- from performance.json.gone: a -->"))
-    with pytest.raises(AssertionError):
-        list(quotes("a page", "1.0 <!-- from results/published-accuracy/rows.csv: method=none; mean -->"))
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "performance.json.gone: a",
+        "performance.json: gone",
+        "performance.json: targets[what=gone].measured.median",
+        "results/published-accuracy/rows.csv: method=none; mean",
+        "results/published-accuracy/rows.csv: method=none; lowest and highest of mean",
+        "results/published-accuracy/rows.csv: method=DP-FedGD; gone",
+        "results/published-accuracy/rows.csv: gone=DP-FedGD; mean",
+    ],
+)
+def test_a_comment_that_yields_nothing_is_an_error(comment: str):
+    with pytest.raises(InputError):
+        list(quotes("a page", f"1.0 <!-- from {comment} -->"))
+
+
+FASHION = "results/recipe-fashion-local/tables/accuracy-fashion-dirichlet-0.5.csv"
+FOUR = f"<!-- from {FASHION}: method=recipe; means of round 70 -->"
+
+
+def test_numbers_are_written_anew_as_they_were_written():
+    new = renewed("a page", f"kept 1.5, **78** | 80.6 | +83.870 | 1.23 {FOUR} kept 2")
+    (quote,) = quotes("a page", new)
+    assert quote.true
+    as_before = r"kept 1\.5, \*\*\d\d\*\* \| \d\d\.\d \| \+\d\d\.\d{3} \| \d\d\.\d\d <!.*--> kept 2"
+    assert re.fullmatch(as_before, new)
+
+
+UNITS = "results/units/table.md"
+
+
+@pytest.mark.parametrize(
+    ("query", "value"),
+    [
+        ("clients=20 & protects=person of 2; means of ε = 1", "one"),
+        ("protects=client of 60; means of ε = 1 less protects=client of 60; means of ε = 5", "loss"),
+        ("clients=20; means of ε = 1 less clients=20 & protects=record; means of ε = 1", "one for all"),
+    ],
+)
+def test_tables_in_markdown_and_differences(query: str, value: str):
+    found = values(UNITS, query)
+    assert {"one": found[0] > 50, "loss": -20 < found[0] < 0, "one for all": len(found) > 2 and found[0] == 0}[value]
+
+
+def test_differences_of_so_many_and_so_many_are_an_error():
+    with pytest.raises(InputError):
+        values(UNITS, "clients=20; means of ε = 1 less clients=1,000; means of ε = 1")
+
+
+def test_too_few_numbers_before_a_comment_are_an_error():
+    with pytest.raises(InputError, match="4 numbers are due"):
+        renewed("a page", f"78.31 {FOUR}")

@@ -26,6 +26,7 @@ import reproduced  # noqa: E402 # pyright: ignore[reportMissingImports]
 import secure_sums  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tasks  # noqa: E402 # pyright: ignore[reportMissingImports]
+import tuned_tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 import unequal_budgets  # noqa: E402 # pyright: ignore[reportMissingImports]
 
 MARK = re.compile(r"^<!-- table (\S+) -->$", re.M)
@@ -76,6 +77,8 @@ MADE: dict[str, Callable[[], str]] = {
     "reproduced/methods": reproduced.methods,
     "secure-sums": lambda: of_rows("secure-sums", secure_sums.markdown),
     "tasks": lambda: of_rows("tasks", tasks.markdown),
+    **{n: lambda n=n: tuned_tables.accuracies(pages.path_of(n).parent) for n in tuned_tables.NAMES},
+    **{f"{n}/differences": lambda n=n: tuned_tables.differences(pages.path_of(n).parent) for n in tuned_tables.NAMES},
     "unequal-budgets": lambda: unequal_budgets.markdown(pages.path_of("unequal-budgets").parent),
 }
 
