@@ -1,11 +1,13 @@
 """What tuning buys at its price: a run untuned, tuned privately, and tuned by a search that nobody counts.
 
-    python experiments/private_tuning.py [seeds]
+    python experiments/private_tuning.py runs/private-tuning.jsonl
 
 Same records, same total epsilon; test accuracy. Where the recipe chooses the step itself, on two datasets, and where a
-step was taken over from other data. Writes docs/results/private-tuning/.
+step was taken over from other data. One line a seed, flushed before the next begins; finished ones are not run again.
+Writes docs/results/private-tuning/.
 """
 
+import itertools
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -18,13 +20,15 @@ from pages import keep
 import fedsofim as fs
 from fedsofim.core.budget import Budget
 from fedsofim.experiments.grid_file import read_experiment, read_toml
+from fedsofim.experiments.journal import append, mend, read_lines
 from fedsofim.experiments.private_tuning import planned_search, search_privately
 from fedsofim.experiments.tuning import Search, Trials, Tuning, best, held_out
+from fedsofim.progress import progress_bar
 from fedsofim.recipes import settings_in
 
 HERE = Path(__file__).resolve().parent
 COLUMNS: tuple[str, ...] = ("case", "epsilon", "seed", "way", "test accuracy", "settings", "search")
-EPSILONS = (2.0, 5.0)
+EPSILONS, SEEDS = (2.0, 5.0), (0, 1, 2)
 AUTOMATIC = "automatic step"
 
 
@@ -44,17 +48,27 @@ CASES = (
 )
 
 
-def main(seeds: int) -> None:
-    rows = []
-    for case in CASES:
-        described = read_experiment(HERE / case.file)
-        split = described.partitions[0].deal(fs.load(described.datasets[0]))
-        for epsilon in EPSILONS:
-            experiment = replace(described, epsilons=(epsilon,))
-            for seed in range(seeds):
-                rows += [(case.name, epsilon, seed, *row) for row in _ways(case, experiment, split, seed)]
-                print(*rows[-4:], sep="\n", flush=True)
-    _write(rows)
+def main(journal: Path) -> None:
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    mend(journal)
+    lines = list(read_lines(journal)) if journal.exists() else []
+    known = {tuple(line["run"]) for line in lines}
+    with progress_bar("private tuning", len(CASES) * len(EPSILONS) * len(SEEDS)) as bar:
+        for number, (case, epsilon, seed) in enumerate(itertools.product(CASES, EPSILONS, SEEDS), 1):
+            if (case.name, epsilon, seed) not in known:
+                lines.append(measured(case, epsilon, seed))
+                append(journal, lines[-1])
+            bar.at(number)
+    _write([(*line["run"], *row) for line in lines for row in line["rows"]])
+
+
+def measured(case: Case, epsilon: float, seed: int) -> dict[str, Any]:
+    """A line of the journal: one seed, every way."""
+    described = read_experiment(HERE / case.file)
+    split = described.partitions[0].deal(fs.load(described.datasets[0]))
+    rows = _ways(case, replace(described, epsilons=(epsilon,)), split, seed)
+    told = [(way, float(accuracy), str(settings), search) for way, accuracy, settings, search in rows]
+    return {"run": (case.name, epsilon, seed), "rows": told}
 
 
 def _ways(case, experiment, split, seed):
@@ -92,4 +106,4 @@ def table(rows) -> str:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main(Path(sys.argv[1]))

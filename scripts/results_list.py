@@ -146,7 +146,7 @@ RESULTS: tuple[Result, ...] = (
     ),
     Result(
         "private-tuning", "what private tuning buys, in docs/private-tuning.md",
-        (("python", "experiments/private_tuning.py"),),
+        (("python", "experiments/private_tuning.py", "{own}/private-tuning.jsonl"),),
         ("docs/results/private-tuning", "docs/private-tuning.md"),
         tuple(f"experiments/private-tuning{of}.toml" for of in ("", "-fashion", "-fixed-step")),
     ),
