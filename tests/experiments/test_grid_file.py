@@ -63,13 +63,26 @@ def test_a_sweep_is_one_entry_per_value(tmp_path):
     assert [e.label for e in found.entries] == ["S rho=0.1", "S rho=1"]
 
 
-def test_tuned_settings_are_entries_and_own_ones_win(tmp_path):
-    (tmp_path / "t.toml").write_text(
-        '[methods.A]\nmethod = "fedgd"\n[methods.A."1"]\nlr = 0.25\n[methods.B]\nmethod = "fedgd"\n'
-    )
+TUNED = '[methods.A]\nmethod = "fedgd"\n[methods.A."1"]\nlr = 0.25\n'
+
+
+def test_tuned_settings_are_entries_beside_the_files_own(tmp_path):
+    (tmp_path / "t.toml").write_text(TUNED)
     found = read(tmp_path, MINIMAL.replace("[1]", "[1]\ntuned = 't.toml'") + "[methods.B]\nmethod = 'fedadam'\n")
     assert {e.label: e.method for e in found.entries} == {"A": "fedgd", "B": "fedadam"}
     assert resolved(found.entries[0], 1.0) == {"lr": 0.25}
+
+
+def test_a_label_that_was_tuned_and_stands_in_the_file_too_is_refused(tmp_path):
+    (tmp_path / "t.toml").write_text(TUNED)
+    with pytest.raises(InputError, match="'A' stands in .methods. and in t.toml; leave it out of one of them"):
+        read(tmp_path, MINIMAL.replace("[1]", "[1]\ntuned = 't.toml'") + "[methods.A]\nmethod = 'fedadam'\n")
+
+
+def test_a_sweep_that_makes_the_label_of_another_method_is_refused(tmp_path):
+    twice = "[methods.S]\nmethod = 'fedsofim'\nsweep = { rho = [1] }\n[methods.'S rho=1']\nmethod = 'fedgd'\n"
+    with pytest.raises(InputError, match="'S rho=1' stands more than once"):
+        read(tmp_path, MINIMAL + twice)
 
 
 @pytest.mark.parametrize(

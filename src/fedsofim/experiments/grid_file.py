@@ -34,10 +34,9 @@ def read_experiment(path: Path) -> Experiment:
     for needed in ("datasets", "epsilons"):
         if needed not in table:
             raise InputError(f"{path}: {needed} is missing; expected a list")
-    entries = list(_tuned(path, table))
     own = [e for label, given in table.get("methods", {}).items() for e in _entries(path, label, given)]
-    labels = {e.label for e in own}
-    chosen = tuple([e for e in entries if e.label not in labels] + own)
+    chosen = (*_tuned(path, table), *own)
+    _said_once(path, table, [e.label for e in chosen])
     rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights", "recipe") if k in table}
     rest |= _model(path, table["model"]) if "model" in table else {}
     rest |= {"standardize": _standardize(path, table["standardize"])} if "standardize" in table else {}
@@ -167,6 +166,13 @@ def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:
         raise InputError(f"{found}: no such file; make it with: fedsofim tune {path} --out {found}")
     for label, given in read_toml(found).get("methods", {}).items():
         yield from _entries(found, label, given)
+
+
+def _said_once(path: Path, table: dict[str, Any], labels: list[str]) -> None:
+    """A search's winner is not lost because its label stands in the file too, nor a row because two share a label."""
+    if twice := sorted({label for label in labels if labels.count(label) > 1}):
+        where = f"in [methods] and in {table['tuned']}" if "tuned" in table else "more than once"
+        raise InputError(f"{path}: '{twice[0]}' stands {where}; leave it out of one of them, or give it another label")
 
 
 def _partitions(path: Path, given: Any) -> Iterable[Partition]:
