@@ -14,6 +14,7 @@ Paths are from docs/. The query of a JSON file is a path, [key=value] picks from
     ONE ± OTHER                          the numbers of two columns in turn
     means of COLUMN                      the first number of each cell; `spreads of` is the second
     lowest and highest [spread] of COLUMN
+    lowest and highest of all            over all the row's cells that hold something, but for the columns asked about
     highest of COLUMN by OTHER           one for each value of the other
     median of COLUMN, rows               the middle one; how many rows there are
 
@@ -167,6 +168,10 @@ def _of_rows(rows: list[dict[str, str]], query: str) -> list[float]:
     where, _, what = query.rpartition(";")
     conditions = [c.strip().split("=", 1) for c in where.split(" & ") if c.strip()]
     chosen = [row for row in rows if all(row[column] == value for column, value in conditions)]
+    if what.strip() == "lowest and highest of all":
+        named = {column for column, _ in conditions}
+        cells = [_numbers(cell)[0] for row in chosen for column, cell in row.items() if column not in named and cell]
+        return [min(cells), max(cells)]
     return _asked(chosen, what.strip())
 
 

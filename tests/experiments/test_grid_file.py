@@ -75,7 +75,7 @@ def test_tuned_settings_are_entries_beside_the_files_own(tmp_path):
 
 def test_a_label_that_was_tuned_and_stands_in_the_file_too_is_refused(tmp_path):
     (tmp_path / "t.toml").write_text(TUNED)
-    with pytest.raises(InputError, match="'A' stands in .methods. and in t.toml; leave it out of one of them"):
+    with pytest.raises(InputError, match=r"'A' stands in .methods. and in t.toml; leave it out of one of them"):
         read(tmp_path, MINIMAL.replace("[1]", "[1]\ntuned = 't.toml'") + "[methods.A]\nmethod = 'fedadam'\n")
 
 
