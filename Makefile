@@ -66,9 +66,10 @@ mutate: $(FULL)
 soak: $(FULL)
 	$(BIN)/python scripts/soak.py --minutes 20 --page docs/soak.md
 
-# every table, figure and number of the docs that came from a run, from experiment files; hours, goes on where it was
+# every table, figure and number of the docs that came from a run, from experiment files; goes on where it was. Data that is not
+# part of the project: make results DATA="--features FOLDER --tables FOLDER --published FOLDER"
 results: $(FULL)
-	$(BIN)/python scripts/make_results.py
+	$(BIN)/python scripts/make_results.py $(DATA)
 
 # wheel with compiled passes, sdist, checksums, bill of materials and the changelog's section, in dist/
 release: $(FULL)

@@ -4,13 +4,14 @@ The list of them is scripts/results_list.py.
 
     python scripts/make_results.py --dry-run                     what there is, what is skipped and why, how long
     python scripts/make_results.py --only paper-cifar10-noniid   one of them; --only may be given several times
-    python scripts/make_results.py --features ../shared/data --published ../shared/published --tables runs/tables
+    python scripts/make_results.py --features FOLDER --tables FOLDER --published FOLDER   all of them
 
 What is done is noted in RUNS/done.jsonl with a digest of the code and of what it read, and is not done again until one
 of these changes. Inside, experiments go on where their own journals end: stop it at any time. What needs data that is
-not here is skipped with a sentence. What each took, also before it was stopped, is kept in docs/results/minutes.json:
-minutes by the clock and of computing. At the end numbers that pages quote are written anew (scripts/quoted.py);
-`git diff docs` then shows what moved.
+not here is skipped with a sentence, and then not all is made: exit code 1, or 0 with --allow-missing. What each took,
+also before it was stopped, is kept in docs/results/minutes.json: minutes by the clock and of computing, and the digest
+of the package that made it. At the end numbers that pages quote are written anew (scripts/quoted.py); `git diff docs`
+then shows what moved.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import quoted
 from results_list import RESULTS, Result
@@ -56,14 +58,19 @@ def main() -> None:
     failed = [r.name for number, r in enumerate(chosen, 1) if not attempt(r, f"{number}/{len(chosen)}", places, done)]
     for page in quoted.renew():
         say(f"numbers written anew: {page.relative_to(ROOT)}")
+    skipped = [r.name for r in chosen if missing(r, places)]
+    if skipped:
+        say(f"not made, {len(skipped)} of {len(chosen)}, for want of data (above): {', '.join(skipped)}")
     if failed:
         sys.exit(f"failed: {', '.join(failed)}; run it again, it goes on where it was")
+    sys.exit(bool(skipped) and not given.allow_missing)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", metavar="NAME", help="of `--dry-run`'s list; several times")
     parser.add_argument("--dry-run", action="store_true", help="list, run nothing")
+    parser.add_argument("--allow-missing", action="store_true", help="exit code 0 though data was missing for some")
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "results", help="where journals are kept")
     parser.add_argument("--features", type=Path, default=data_folder(), help=HINTS["features"])
     parser.add_argument("--tables", type=Path, default=ROOT / "runs" / "tables", help=HINTS["tables"])
@@ -154,7 +161,7 @@ class Spent:
         self.journal.parent.mkdir(parents=True, exist_ok=True)
         append(self.journal, {"name": self.name, "digest": self.digest, "done": done, **line})
         if done:
-            kept = minutes() | {self.name: self.whole()}
+            kept = minutes() | {self.name: self.whole() | {"code": package()}}
             write_text(MINUTES, json.dumps({r.name: kept[r.name] for r in RESULTS if r.name in kept}, indent=1) + "\n")
 
     def whole(self) -> dict[str, float]:
@@ -171,12 +178,12 @@ def computing() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def minutes() -> dict[str, dict[str, float]]:
-    """What each result took when it was last made."""
+def minutes() -> dict[str, dict[str, Any]]:
+    """What each result took when it was last made, and by which code."""
     return json.loads(MINUTES.read_text()) if MINUTES.exists() else {}
 
 
-def in_words(took: Mapping[str, float]) -> str:
+def in_words(took: Mapping[str, Any]) -> str:
     return f"{took['minutes']:g} minutes ({took['cpu']:g} of computing)"
 
 

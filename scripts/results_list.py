@@ -80,7 +80,7 @@ RESULTS: tuple[Result, ...] = (
     Result(
         "demo", "the picture in README and what the demo prints",
         (("fedsofim", "demo", "--out", "{runs}/demo"), ("cp", "{runs}/demo/curves.png", "docs/demo.png")),
-        ("docs/demo.png",), ("experiments/demo.toml",),
+        ("docs/demo.png",),
     ),
     Result(
         "theory", "the picture of floors",
