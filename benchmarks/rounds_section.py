@@ -22,25 +22,24 @@ seconds, of all processes of the federation, depend on that less.
 
 {work}
 
-The SuperLink takes most of it. That is Flower's floor: each
-record, array and chunk of a message is a call of its own to it, by the server and by every node, some 40 calls a round
-of three nodes, and a call takes it 8 to 14 ms of one core. py-spy and the CPU time of its threads say of what: 45 % is
-the way of a request through nine layers of HTTP middleware, before and after anything is done for it; 55 % is its
-database, where SQLAlchemy looks at every call whether tasks have expired and whether the run is alive
-(`flwr/supercore/corestate/sql_corestate.py` `_cleanup_expired_task_tokens`, `flwr/server/superlink/utils.py`
-`check_abort`), and writes objects, sessions and traffic. With its state in memory (no `--database`) it
-takes about half; then it forgets the nodes' keys when it is restarted, so that is not how it is started.
+Of a small model the SuperLink takes most. That is Flower's floor: each record, array and chunk of a message is a call of
+its own to it, by the server and by every node. py-spy says of what a call consists: the way of a request through nine
+layers of HTTP middleware, before and after anything is done for it, and its database, where SQLAlchemy looks at every
+call whether tasks have expired and whether the run is alive (`flwr/supercore/corestate/sql_corestate.py`
+`_cleanup_expired_task_tokens`, `flwr/server/superlink/utils.py` `check_abort`), and writes objects, sessions and
+traffic. With its state in memory (no `--database`) it would take less; then it forgets the nodes' keys when it is
+restarted, so that is not how it is started.
 
 What goes around that floor:
 
 - **An answer is fetched as its parts come.** It is announced before it is whole, and Flower's grid then sleeps for a
-  second, two, four, ...: that was the larger half of a round (medians of 1.8 to 1.9 s with it, 0.5 to 0.8 the fastest).
-  `deploy/flower/arrivals.py` keeps the announced answer and looks for the others meanwhile.
+  second, two, four, ...: longer than a round takes now. `deploy/flower/arrivals.py` keeps the announced answer and looks
+  for the others meanwhile.
 - **Fewer calls.** Small arrays travel in the record of the facts, and two of a message's three parts follow from what
-  the SuperLink tells when it announces it (`deploy/flower/parts.py`): one part is fetched. From 85 to 45 calls a round.
+  the SuperLink tells when it announces it (`deploy/flower/parts.py`): one part is fetched.
 - **Looks in the rounds' rhythm.** Nodes and server look again when 0.6 of the time has passed that it took last, then
-  every 50 ms, and the less often the longer nothing came: late by a tenth of that at most. With 0.9 rounds took 1.4 s:
-  everybody then waits for everybody's waiting.
+  every 50 ms, and the less often the longer nothing came: late by a tenth of that at most. Looking later makes rounds
+  longer: everybody then waits for everybody's waiting.
 - What is confirmed to the SuperLink is confirmed while nobody waits.
 
 Of a million parameters most is the nodes' noise, which is exact, from integers ([seconds](node.md#the-noise)).
