@@ -24,9 +24,9 @@ NAMES = {
 
 PAGE = """# Performance
 
-`make bench` measured everything here and wrote this page, but for the two sections that name a program of their own. Times are
-ratios between things that took turns in one run on one machine, as medians and as minima of all repeats; only targets stated in
-seconds, and rounds of a federation, are given in seconds.
+`make bench` measured everything here and wrote this page, but for the two sections that name a program of their own.
+Times are ratios between things that took turns in one run on one machine, as medians and as minima of all repeats; only
+targets stated in seconds, and rounds of a federation, are given in seconds.
 
 {machine}
 

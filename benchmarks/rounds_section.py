@@ -22,10 +22,10 @@ seconds, of all processes of the federation, depend on that less.
 
 {work}
 
-Of a small model the SuperLink takes most. That is Flower's floor: each record, array and chunk of a message is a call of
-its own to it, by the server and by every node. py-spy says of what a call consists: the way of a request through nine
-layers of HTTP middleware, before and after anything is done for it, and its database, where SQLAlchemy looks at every
-call whether tasks have expired and whether the run is alive (`flwr/supercore/corestate/sql_corestate.py`
+Of a small model the SuperLink takes most. That is Flower's floor: each record, array and chunk of a message is a call
+of its own to it, by the server and by every node. py-spy says of what a call consists: the way of a request through
+nine layers of HTTP middleware, before and after anything is done for it, and its database, where SQLAlchemy looks at
+every call whether tasks have expired and whether the run is alive (`flwr/supercore/corestate/sql_corestate.py`
 `_cleanup_expired_task_tokens`, `flwr/server/superlink/utils.py` `check_abort`), and writes objects, sessions and
 traffic. With its state in memory (no `--database`) it would take less; then it forgets the nodes' keys when it is
 restarted, so that is not how it is started.
@@ -33,8 +33,8 @@ restarted, so that is not how it is started.
 What goes around that floor:
 
 - **An answer is fetched as its parts come.** It is announced before it is whole, and Flower's grid then sleeps for a
-  second, two, four, ...: longer than a round takes now. `deploy/flower/arrivals.py` keeps the announced answer and looks
-  for the others meanwhile.
+  second, two, four, ...: longer than a round takes now. `deploy/flower/arrivals.py` keeps the announced answer and
+  looks for the others meanwhile.
 - **Fewer calls.** Small arrays travel in the record of the facts, and two of a message's three parts follow from what
   the SuperLink tells when it announces it (`deploy/flower/parts.py`): one part is fetched.
 - **Looks in the rounds' rhythm.** Nodes and server look again when 0.6 of the time has passed that it took last, then
