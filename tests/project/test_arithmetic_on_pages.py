@@ -216,6 +216,16 @@ def test_the_shares_of_the_recipes_preparation():
     assert whitened == {10.0} and "(`Whitened`, 10 %)" in recipe
 
 
+@pytest.mark.parametrize("data", ["cifar10", "pathmnist"])
+def test_round_20_is_above_round_70_of_the_best_of_nine(data: str):
+    where = f"tables/{{}}-{data}_resnet20-dirichlet-0.5.csv"
+    recipe = kept(f"recipe-{data}-local/{where.format('accuracy')}")
+    nine = kept(f"paper-{data}-noniid/{where.format('published-final')}")
+    mine = {r["ε"]: float(r["round 20"].split()[0]) for r in recipe if r["method"] == "recipe"}
+    assert len(mine) == 4 and "Round 20 of the recipe is above round 70 of the best of nine" in page("recipe")
+    assert all(float(r["published"].split()[0]) < mine[r["ε"]] for r in nine)
+
+
 def test_what_is_said_of_the_regret_table():
     recipe, rows = page("recipe"), kept("recipe-regret/cells.csv")
     near = [row for row in rows if float(row["regret"]) <= 1]
