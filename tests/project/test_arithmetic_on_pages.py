@@ -183,6 +183,11 @@ def test_how_often_the_attacker_is_right_at_epsilon_1():
     assert f"he is right in {100 * right:.0f} of 100 tries" in page("privacy")
 
 
+def test_where_the_simulators_noise_ends():
+    """JAX makes a normal number of a float between -1 and 1, of which the largest is 1 - 2^-24."""
+    assert f"end at {-norm.ppf(2.0**-25):.1f} sigma" in page("privacy")
+
+
 # --- docs/recipe.md -----------------------------------------------------------------------------------------
 
 
