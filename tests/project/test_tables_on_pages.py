@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 sys.path[:0] = [str(ROOT / folder) for folder in ("experiments", "experiments/recipe", "benchmarks", "scripts")]
 
+import ablation_parts  # noqa: E402 # pyright: ignore[reportMissingImports]
 import audit_tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 import deployment_noise  # noqa: E402 # pyright: ignore[reportMissingImports]
 import found_clips  # noqa: E402 # pyright: ignore[reportMissingImports]
@@ -22,8 +23,10 @@ import network_steps  # noqa: E402 # pyright: ignore[reportMissingImports]
 import pages  # noqa: E402 # pyright: ignore[reportMissingImports]
 import private_tuning  # noqa: E402 # pyright: ignore[reportMissingImports]
 import published_accuracy  # noqa: E402 # pyright: ignore[reportMissingImports]
+import published_agreement  # noqa: E402 # pyright: ignore[reportMissingImports]
 import reproduced  # noqa: E402 # pyright: ignore[reportMissingImports]
 import secure_sums  # noqa: E402 # pyright: ignore[reportMissingImports]
+import shipped_features  # noqa: E402
 import tables  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tasks  # noqa: E402 # pyright: ignore[reportMissingImports]
 import tuned_tables  # noqa: E402 # pyright: ignore[reportMissingImports]
@@ -72,10 +75,12 @@ MADE: dict[str, Callable[[], str]] = {
     "published-accuracy": lambda: published_accuracy.markdown(
         pages.rows_in(pages.path_of("published-accuracy").with_name("rows.csv"))
     ),
+    "published-accuracy/agreement": published_agreement.markdown,
     "private-tuning": lambda: of_rows("private-tuning", lambda rows: private_tuning.table([*map(in_order, rows)])),
     "reproduced": reproduced.grids,
     "reproduced/methods": reproduced.methods,
     "secure-sums": lambda: of_rows("secure-sums", secure_sums.markdown),
+    "shipped-features": lambda: of_rows("shipped-features", shipped_features.markdown),
     "tasks": lambda: of_rows("tasks", tasks.markdown),
     **{n: lambda n=n: tuned_tables.accuracies(pages.path_of(n).parent) for n in tuned_tables.NAMES},
     **{f"{n}/differences": lambda n=n: tuned_tables.differences(pages.path_of(n).parent) for n in tuned_tables.NAMES},
@@ -97,6 +102,12 @@ def test_every_table_that_is_kept_is_on_a_page():
 @pytest.mark.parametrize("name", MADE)
 def test_a_table_is_what_was_measured(name: str):
     assert MADE[name]() == pages.path_of(name).read_text()
+
+
+def test_parts_of_the_recipe_are_what_was_measured():
+    folder = pages.DOCS / "results" / "recipe-ablation"
+    made = ablation_parts.as_csv(json.loads((folder / "accuracies.json").read_text()))
+    assert made == (folder / "parts.csv").read_text(), "python experiments/recipe/ablation_parts.py"
 
 
 def test_a_journal_becomes_a_table_on_its_page(tmp_path: Path):
