@@ -103,6 +103,11 @@ RESULTS: tuple[Result, ...] = (
         "sampled-prices", "prices of sampled releases between a second accountant's bounds",
         (("python", "scripts/sampled_prices.py"),), ("docs/results/sampled-prices",), ("tests/support/loss_curves.py",),
     ),
+    Result(
+        "shipped-features", "what the shipped features are worth, in docs/data.md",
+        (("python", "scripts/shipped_features.py"),), ("docs/results/shipped-features", "docs/data.md"),
+        ("scripts/linear_probe.py",),
+    ),
     grid("recipe-fashion-local", f"{RECIPE}/fashion-local.toml", features=False, published=False),
     small("models-digits", "models on digits, in docs/models.md", (
         "models/models-digits-linear", "models/models-digits-mlp", "models/models-digits-cnn",
@@ -185,6 +190,12 @@ RESULTS: tuple[Result, ...] = (
         ("docs/results/published-accuracy", "docs/methods.md"), needs=("features", "published"),
     ),
     Result(
+        "published-agreement", "how far reruns are from what was published, in docs/methods.md",
+        (("python", "experiments/published_agreement.py"),),
+        ("docs/results/published-accuracy/agreement.md", "docs/methods.md"),
+        ("docs/results/published-accuracy/rows.csv",),
+    ),
+    Result(
         "theory-numbers", "what the analysis says at the published setting, in docs/theory.md",
         (("python", "experiments/theory_numbers.py", "--features", "{features}"),),
         ("docs/results/theory", "docs/theory.md"), needs=("features",),
@@ -194,6 +205,11 @@ RESULTS: tuple[Result, ...] = (
         (("python", f"{RECIPE}/ablation.py", "--data", "{features}", "--data", "{tables}", "--runs", "{own}", "--out",
           "docs/results/recipe-ablation"),),
         ("docs/results/recipe-ablation",), needs=("features", "tables"),
+    ),
+    Result(
+        "recipe-ablation-parts", "the same by part and cell, for pages to quote",
+        (("python", f"{RECIPE}/ablation_parts.py"),), ("docs/results/recipe-ablation/parts.csv",),
+        ("docs/results/recipe-ablation/accuracies.json",),
     ),
     Result(
         "recipe-regret", "the recipe against the best of nine tuned methods, 44 cells",
