@@ -52,7 +52,8 @@ class Seen(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Records as programs take them; `remarks` are what their operator should know of how they were read."""
+    """Records as programs take them; `remarks` are what their operator should know of how they were read: they quote
+    cells, so `fedsofim node check` alone shows them."""
 
     x: np.ndarray
     y: np.ndarray
@@ -73,11 +74,22 @@ class Data(NamedTuple):
 
 
 def read_data(policy: Policy) -> Data:
-    """The node's records, checked, with those it holds out."""
-    found = _read(policy, policy.data, "data")
-    if policy.test is None:
+    """The node's records, checked, with those it holds out. What is wrong with either file is told together."""
+    files = {"data": policy.data} | ({} if policy.test is None else {"test": policy.test})
+    read, problems = [], []
+    for key, path in files.items():
+        try:
+            read.append(_read(policy, path, key))
+        except DataProblem as problem:
+            problems.append(problem)
+    if problems:
+        raise DataProblem("; ".join(map(str, problems)), "\n".join(problem.details for problem in problems))
+    return _with_held_out(policy, *read)
+
+
+def _with_held_out(policy: Policy, found: Data, held: Data | None = None) -> Data:
+    if held is None:
         return found
-    held = _read(policy, policy.test, "test")
     if held.x.shape[1] != found.x.shape[1]:
         raise DataProblem(f"{policy.test}: {held.x.shape[1]} features; expected {found.x.shape[1]}, as in the data")
     both = hashlib.sha256((found.fingerprint + held.fingerprint).encode()).hexdigest()
@@ -130,7 +142,7 @@ def _of_table(path: Path, schema: Schema | None, signature: tuple[int, ...]) -> 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", DataWarning)
         rows = read_table(path, schema=schema)
-    remarks = tuple(str(w.message) for w in said if issubclass(w.category, DataWarning))
+    remarks = tuple(w.message.details for w in said if isinstance(w.message, DataWarning))
     return _data(rows.x, rows.y.astype(np.int32), remarks)._replace(person=rows.person)
 
 
