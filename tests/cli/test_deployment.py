@@ -275,6 +275,20 @@ def test_without_flower_it_says_what_to_install(mistake, tmp_path: Path, monkeyp
     assert not (tmp_path / "f").exists()
 
 
+def test_a_federation_of_a_draft_says_what_was_read_off_records(call, tmp_path: Path):
+    pytest.importorskip("flwr")
+    rows = "".join(f"{20 + k % 60},{'fm'[k % 2]},{'ab'[k % 3 == 0]}\n" for k in range(90))
+    (tmp_path / "t.csv").write_text(f"age,sex,ill\n{rows}")
+    done = call("schema", tmp_path / "t.csv", "--label", "ill")
+    assert done.returncode == 0 and "from_records" in done.stdout
+    (tmp_path / "draft.toml").write_text(done.stdout)
+    code, _, err = call("federation", "init", tmp_path / "f", "--schema", tmp_path / "draft.toml")
+    assert code == 0 and "range of 'age', categories of 'sex', classes of 'ill' were read off somebody's records" in err
+    public = "".join(line for line in done.stdout.splitlines(True) if not line.startswith("from_records"))
+    (tmp_path / "public.toml").write_text(public)
+    assert call("federation", "init", tmp_path / "g", "--schema", tmp_path / "public.toml")[2] == ""
+
+
 @pytest.mark.parametrize("command", ["node", "serve", "federation", "certificate", "ledger"])
 def test_commands_have_help(call, command: str):
     code, out, err = call(command, "--help")
