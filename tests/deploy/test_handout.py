@@ -3,7 +3,6 @@
 import configparser
 import ipaddress
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -26,7 +25,6 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
 
 from fedsofim.core.budget import WITHOUT
-from fedsofim.deploy import policy
 from fedsofim.deploy.address import Address
 from fedsofim.deploy.handout import Terms, hand_out, policy_text
 from fedsofim.deploy.node import hello
@@ -275,26 +273,6 @@ def test_units_and_container_files_start_what_was_written(tmp_path: Path):
 def test_the_templates_cap_has_room_beyond_a_default_job(tmp_path: Path):
     (tmp_path / "policy.toml").write_text(policy_text("n", Terms()))
     assert read_policy(tmp_path / "policy.toml").epsilon > Order().budget.epsilon
-
-
-@pytest.mark.parametrize("schema", [None, Path("schema.toml")])
-def test_the_template_has_every_key_and_sends_nobody_to_pages_that_are_not_there(schema: Path | None):
-    """An operator has the folder and the installed library, and no checkout with docs/."""
-    text = policy_text("n", Terms(schema=schema))
-    assert "docs/" not in text and ".md" not in text
-    offered = set(re.findall(r"^(?:# )?([a-z_]+) = ", text, re.M))
-    other = {"classes", "schema"} - ({"schema"} if schema else {"classes"})
-    keys = {key for section in policy._FIELDS.values() for key in section} | set(policy.Work.__dataclass_fields__)
-    assert offered == (keys | {"format"}) - other
-    assert "[peers]" in text
-
-
-def test_the_optional_keys_of_a_template_can_be_taken_in(tmp_path: Path):
-    text = re.sub(r"^# (?=[a-z_-]+ = |\[peers\])", "", policy_text("n", Terms()), flags=re.M)
-    (tmp_path / "policy.toml").write_text(text)
-    read = read_policy(tmp_path / "policy.toml")
-    assert (read.unit, read.most, read.test) == ("person", 10, tmp_path / "held-out.csv")
-    assert (read.mask_key, dict(read.peers)) == (tmp_path / "mask.key", {"other-node": "k3Zr...="})
 
 
 def test_what_starts_a_node_says_how_to_see_its_page_and_stop_it(secure: Path):

@@ -163,12 +163,14 @@ def test_everything_is_told_in_one_pass_of_both_files(site, tmp_path: Path):
     """A wrong label hid the features, and these the empty ids, and all of them the file that is held out."""
     site("a")
     lines = [line.split(";") for line in (tmp_path / "a.csv").read_text(encoding="latin-1").splitlines()]
-    lines[1][8], lines[2][2], lines[3][1] = "Ill", "old", ""
+    lines[1][8], lines[2][2], lines[3][1], lines[4][3] = "Ill", "old", "", "Divers"
     for name in ("a.csv", "held.csv"):
         (tmp_path / name).write_text("\n".join(map(";".join, lines)) + "\n", encoding="latin-1")
     text = policy_toml("a", data=tmp_path / "a.csv", schema=tmp_path / "a.toml", test=tmp_path / "held.csv")
     (tmp_path / "a" / "policy.toml").write_text(text)
-    (wrong,) = [text for right, text in findings(tmp_path / "a" / "policy.toml", None, None, None) if not right]
+    seen = list(findings(tmp_path / "a" / "policy.toml", None, None, None))
+    (wrong,) = [text for right, text in seen if not right]
+    assert len([f for f in seen if f.mark == "note" and "'Divers' (line 5)" in f.text]) == 2
     for said in ("line 2, column 'outcome' has label 'Ill'", "line 3, column 'age'", "line 4, column 'patient'"):
         assert wrong.count(said) == 2
     assert "a.csv: " in wrong and "held.csv: " in wrong

@@ -41,10 +41,10 @@ def rows_by(schema: Schema, cells: Cells) -> Rows:
     y, mislabelled = _labels(schema, cells)
     encoded, problems = features_of(schema, cells)
     person, nameless = persons_of(cells, schema)
-    raise_all(cells.origin, mislabelled, *problems, nameless)
-    for remark in encoded.remarks:
+    for remark in encoded.remarks:  # said even if the table is then refused: who mends it mends all at once
         said = DataWarning(f"{cells.origin}: {remark.text}", f"{cells.origin}: {remark.details}")
         warnings.warn(said, stacklevel=2)
+    raise_all(cells.origin, mislabelled, *problems, nameless)
     return Rows(
         encoded.x,
         _checked(schema, cells, y),

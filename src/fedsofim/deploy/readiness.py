@@ -70,6 +70,7 @@ def _of_data(policy: Policy) -> Iterator[Finding]:
         data = read_data(policy)
     except DataProblem as error:
         yield Finding(False, error.details)
+        yield from (Note(True, remark) for remark in error.remarks)
         return
     of = "" if policy.unit != "person" else f" of {data.units} persons, at most {_largest(data)} of one,"
     yield Finding(True, f"data: {len(data.y)} records{of} of {data.x.shape[1]} features in {policy.classes} classes")
