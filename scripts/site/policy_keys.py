@@ -7,6 +7,7 @@ import re
 from dataclasses import Field, fields
 
 from fedsofim.deploy import policy
+from fedsofim.formats import POLICY
 
 LINE = re.compile(r"^(\w+) = (.+?)(?:\s+#\s*(.*))?$")
 
@@ -14,9 +15,13 @@ LINE = re.compile(r"^(\w+) = (.+?)(?:\s+#\s*(.*))?$")
 def text() -> str:
     """A table for each section."""
     meant = meanings()
-    sections = {name: [_key(key, types, meant) for key, types in keys.items()] for name, keys in policy._FIELDS.items()}
-    sections["work"] = [_bound(f, meant) for f in fields(policy.Work)]
-    return "\n\n".join(f"## `[{name}]`\n\n{_table(rows)}" for name, rows in sections.items())
+    top = [f"`{POLICY.key}`", "whole number", str(POLICY.unstated), meant[POLICY.key]]
+    sections = {"Before the sections": [top]}
+    sections |= {
+        f"`[{name}]`": [_key(key, types, meant) for key, types in keys.items()] for name, keys in policy._FIELDS.items()
+    }
+    sections["`[work]`"] = [_bound(f, meant) for f in fields(policy.Work)]
+    return "\n\n".join(f"## {name}\n\n{_table(rows)}" for name, rows in sections.items())
 
 
 def meanings() -> dict[str, str]:
@@ -40,20 +45,12 @@ def _key(key: str, types: tuple[type, ...], meant: dict[str, str]) -> list[str]:
         f"`{key}`",
         wanted.replace("number or whole number", "number"),
         optional,
-        meant.get(key, OTHERS.get(key, "")),
+        meant.get(key, ""),
     ]
 
 
 def _bound(field: Field, meant: dict[str, str]) -> list[str]:
     return [f"`{field.name}`", "whole number", f"{field.default:,}", meant.get(field.name, "")]
-
-
-#: Keys that the example has no line for.
-OTHERS = {
-    "classes": "how many classes there are, where records are an .npz file without a schema",
-    "mask_key": "this node's key for secure sums: `fedsofim federation mask-key`",
-    "witness": "where the node remembers how its ledger ended; the user's state folder if left out",
-}
 
 
 def _table(rows: list[list[str]]) -> str:

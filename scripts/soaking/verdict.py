@@ -2,6 +2,7 @@
 
 import contextlib
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +47,19 @@ def broken_promises(federation: Federation, works: list[Work]) -> list[str]:
     for state in states(works).values():
         broken += broken_by_job(state, policies)
     for work in works:
-        broken += _broken_by_end(work, [policy.ledger for policy in policies.values()])
+        broken += _broken_by_end(work, {name: policy.ledger for name, policy in policies.items()})
     return broken
 
 
-def _broken_by_end(work: Work, ledgers: list[Path]) -> list[str]:
+def _broken_by_end(work: Work, ledgers: Mapping[str, Path]) -> list[str]:
     """Finished with a certificate that holds, or ended with a reason that a person can read."""
     name = work.folder.name
     bad = [why for why in work.reasons if not why.startswith("error: ") or "Traceback" in why or "\n" in why.strip()]
     broken = [f"job {name} stopped without a plain reason: {why[-300:]}" for why in bad]
     if work.finished:
         try:
-            found = certificate.verify(certificate.read(work.folder / "certificate.json"), ledgers)
+            document = certificate.read(work.folder / "certificate.json")
+            found = certificate.verify(document, [ledgers[name] for name in document["clients"]])
         except InputError as error:
             found = [str(error)]
         broken += [f"job {name}: {problem}" for problem in found]

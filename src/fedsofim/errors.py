@@ -11,7 +11,14 @@ class InputError(ValueError):
 
 
 class DataWarning(UserWarning):
-    """Something about the data that a user should know and may be right about; the command line prints it as a note."""
+    """Something about the data that a user should know and may be right about; the command line prints it as a note.
+
+    Its text quotes no cell, wherever it is printed; `details` may, and are for whoever has the table before them.
+    """
+
+    def __init__(self, text: str, details: str = "") -> None:
+        super().__init__(text)
+        self.details = details or text
 
 
 class Refused(InputError):

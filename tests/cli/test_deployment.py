@@ -1,6 +1,5 @@
-"""The deployment commands: a mistake is one line that says what to do; verify's exit code says whether it holds."""
+"""The deployment commands: a mistake is one line that says what to do."""
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -9,82 +8,10 @@ import numpy as np
 import pytest
 
 from fedsofim.cli import deployment
-from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, save
 from fedsofim.deploy.order import Conduct, Order
 from fedsofim.deploy.policy import read_policy
-from nodes import X, Y, finish, make_nodes, policy_toml, start
-
-# --- certificate --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("done")
-    nodes = make_nodes(folder / "nodes")
-    job = finish(nodes, start(nodes, Order(recipe="paper", method="fedgd", epsilon=0.5, rounds=1))).job.id
-    document = certificate.document_of(job, {p.name: certificate.statement(p) for p in nodes})
-    machine, _ = certificate.write(document, folder / "job")
-    options = [part for p in nodes for part in ("--ledger", p.ledger)]
-    return {"nodes": nodes, "certificate": machine, "ledgers": options, "document": document}
-
-
-@pytest.mark.slow
-def test_verify_holds(call, done):
-    code, out, err = call("certificate", "verify", done["certificate"], *done["ledgers"])
-    assert (code, err) == (0, "")
-    assert "holds: 3 clients" in out
-
-
-def test_verify_finds_a_changed_epsilon(call, done, tmp_path: Path):
-    changed = json.loads(json.dumps(done["document"]))
-    changed["clients"]["n2"]["epsilon"] = 0.01
-    (tmp_path / "c.json").write_text(json.dumps(changed))
-    code, out, _ = call("certificate", "verify", tmp_path / "c.json", *done["ledgers"])
-    assert code == 1
-    assert out.startswith("WRONG  n2: states epsilon 0.01")
-    assert "holds" not in out
-
-
-def test_verify_needs_every_ledger(call, done):
-    code, out, _ = call("certificate", "verify", done["certificate"], *done["ledgers"][:4])
-    assert code == 1
-    assert "WRONG  n2: no ledger" in out
-
-
-def test_verify_of_nothing(mistake, done, tmp_path: Path):
-    assert "no such file" in mistake("certificate", "verify", tmp_path / "none.json", *done["ledgers"])
-    (tmp_path / "c.json").write_text("{")
-    assert "not a certificate" in mistake("certificate", "verify", tmp_path / "c.json", *done["ledgers"])
-    assert "no ledger" in mistake("certificate", "verify", done["certificate"], "--ledger", tmp_path / "none.db")
-    (tmp_path / "l.db").write_text("not a ledger" * 100)
-    assert "l.db" in mistake("certificate", "verify", done["certificate"], "--ledger", tmp_path / "l.db")
-
-
-def test_verify_with_a_folder_for_a_ledger(mistake, done, tmp_path: Path):
-    assert str(tmp_path) in mistake("certificate", "verify", done["certificate"], "--ledger", tmp_path)
-
-
-def test_verify_without_ledgers_says_what_it_rests_on(call, done):
-    code, out, _ = call("certificate", "verify", done["certificate"])
-    assert code == 0 and "recomputed from what they state" in out
-
-
-def test_show(call, done):
-    code, out, _ = call("certificate", "show", done["certificate"])
-    assert code == 0
-    assert out.strip() == certificate.readable(done["document"]).strip()
-
-
-def test_a_nodes_own_ledger(call, mistake, done, tmp_path: Path):
-    policy = done["nodes"][0].data.parent / "policy.toml"
-    code, out, _ = call("ledger", "show", "--policy", policy)
-    assert code == 0
-    assert "spent 0.5 of 1" in out
-    code, out, _ = call("ledger", "show", "--policy", policy, "--json")
-    assert json.loads(out)["epsilon"] == pytest.approx(0.5, rel=1e-6)
-    assert "no such policy file" in mistake("ledger", "show", "--policy", tmp_path / "none.toml")
-
+from nodes import X, Y, make_nodes, policy_toml, start
 
 # --- node ---------------------------------------------------------------------------------------------------
 
@@ -244,6 +171,20 @@ def test_without_flower_it_says_what_to_install(mistake, tmp_path: Path, monkeyp
     monkeypatch.setattr("shutil.which", lambda *a, **k: None)
     assert "pip install 'fedsofim[flower]'" in mistake("federation", "init", tmp_path / "f")
     assert not (tmp_path / "f").exists()
+
+
+def test_a_federation_of_a_draft_says_what_was_read_off_records(call, tmp_path: Path):
+    pytest.importorskip("flwr")
+    rows = "".join(f"{20 + k % 60},{'fm'[k % 2]},{'ab'[k % 3 == 0]}\n" for k in range(90))
+    (tmp_path / "t.csv").write_text(f"age,sex,ill\n{rows}")
+    done = call("schema", tmp_path / "t.csv", "--label", "ill")
+    assert done.returncode == 0 and "from_records" in done.stdout
+    (tmp_path / "draft.toml").write_text(done.stdout)
+    code, _, err = call("federation", "init", tmp_path / "f", "--schema", tmp_path / "draft.toml")
+    assert code == 0 and "range of 'age', categories of 'sex', classes of 'ill' were read off somebody's records" in err
+    public = "".join(line for line in done.stdout.splitlines(True) if not line.startswith("from_records"))
+    (tmp_path / "public.toml").write_text(public)
+    assert call("federation", "init", tmp_path / "g", "--schema", tmp_path / "public.toml")[2] == ""
 
 
 @pytest.mark.parametrize("command", ["node", "serve", "federation", "certificate", "ledger"])

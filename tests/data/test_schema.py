@@ -48,24 +48,63 @@ def test_what_lies_outside_the_public_knowledge_is_counted_and_said(tmp_path):
     cells = read_cells(write(tmp_path / "t.csv", HEAD + "130,x,yes,2021-01-01,p,a\n"))
     found = encode(SCHEMA, cells)
     assert found.x.tolist() == [[1, 0, 0, 0, 1, 1, 0, 1]]
-    assert [r.split(" of ")[1].split("'")[1] for r in found.remarks] == ["age", "sex", "day"]
+    assert [r.text.split(" of ")[1].split("'")[1] for r in found.remarks] == ["age", "sex", "day"]
+
+
+def test_strange_values_are_named_in_the_details_and_nowhere_else(tmp_path):
+    rows = [f"1{k % 7}{k},M,yes,2020-01-01,p{k},a" for k in range(1, 21)]
+    file = write(tmp_path / "t.csv", HEAD + "\n".join(["50,f,no,2020-01-01,p,b", *rows]) + "\n")
+    with pytest.warns(DataWarning) as said:
+        load(file, schema=SCHEMA)
+    age, sex = (w.message for w in said if isinstance(w.message, DataWarning))
+    assert str(sex).endswith("20 cells of 'sex' hold a category that the schema does not list, and count as unknown")
+    assert sex.details.endswith("count as unknown: 'M' (20 times, first in line 3)")
+    first = "'111' (line 3), '122' (line 4), '133' (line 5), '144' (line 6), '155' (line 7), and 15 other values"
+    assert str(age).endswith("count as its ends") and age.details.endswith(f"count as its ends: {first}")
 
 
 def test_all_problems_are_told_at_once_with_row_and_column(tmp_path):
     file = write(
         tmp_path / "t.csv", HEAD + "old,f,yes,2020-01-01,p,a\n1,f,perhaps,2020-01-01,q,b\n2,m,no,soon,r,c\n3,,no,,s,\n"
     )
-    with pytest.raises(InputError) as labels:
-        load(file, schema=SCHEMA)
-    assert str(labels.value).count("\n") == 1  # labels first: without them nothing is a record
-    assert "line 5 has no label" in str(labels.value) and "line 4, column 'kind' has label 'c'" in str(labels.value)
+    features = ["line 2, column 'age' holds text 'old'", "line 5, column 'sex' is empty",
+                "line 3, column 'ok' holds 'perhaps'", "line 4, column 'day' holds 'soon'",
+                "line 5, column 'day' is empty"]  # fmt: skip
+    labels = ["line 4, column 'kind' has label 'c'", "line 5 has no label"]
+    assert_told(file, SCHEMA, [*labels, *features])
+    write(file, file.read_text().replace(",r,", ",,"))
+    assert_told(file, SCHEMA, [*labels, *features, "line 4, column 'who' names no person"])
     with pytest.raises(InputError) as said:
         encode(SCHEMA, read_cells(file))
+    assert [part in line for part, line in zip(features, str(said.value).splitlines(), strict=True)] == [True] * 5
+
+
+def assert_told(file: Path, schema: Any, parts: list[str]) -> None:
+    with pytest.raises(InputError) as said:
+        load(file, schema=schema)
     lines = str(said.value).splitlines()
-    for i, part in enumerate(("line 2, column 'age' holds text 'old'", "line 5, column 'sex' is empty",
-                              "line 3, column 'ok' holds 'perhaps'", "line 4, column 'day' holds 'soon'",
-                              "line 5, column 'day' is empty")):  # fmt: skip
-        assert part in lines[i]
+    assert [part in line for part, line in zip(parts, lines, strict=True)] == [True] * len(parts), lines
+
+
+def test_many_problems_of_one_column_hide_no_others(tmp_path):
+    rows = [f"old,f,yes,2020-01-01,p,{'c' if k == 40 else 'a'}" for k in range(60)]
+    file = write(tmp_path / "t.csv", HEAD + "\n".join([*rows, "1,f,yes,soon,,b"]) + "\n")
+    ages = [f"line {k}, column 'age'" for k in range(2, 22)] + ["and 40 more of this kind"]
+    assert_told(file, SCHEMA, ["line 42, column 'kind'", *ages, "line 62, column 'day'", "line 62, column 'who'"])
+
+
+def test_columns_that_are_not_the_schemas_are_told_at_once(tmp_path):
+    file = write(tmp_path / "t.csv", "extra,sex,ok,day,who\n1,f,yes,2020-01-01,p\n")
+    assert_told(file, SCHEMA, ["no column 'kind', the schema's label", "no column 'age'", "nothing of column 'extra'"])
+
+
+def test_all_problems_without_a_schema_are_told_at_once_too(tmp_path):
+    file = write(tmp_path / "t.csv", "a,who,label\n1,p,0\nx,q,\n3,,1\n")
+    with pytest.raises(InputError) as said:
+        load(file, person="who")
+    parts = ["line 3 has no label", "line 3, column 'a'", "line 4, column 'who'", "need a schema"]
+    lines = str(said.value).splitlines()
+    assert [part in line for part, line in zip(parts, lines, strict=True)] == [True] * 4, lines
 
 
 def test_a_column_that_nobody_described_is_refused(tmp_path):

@@ -12,8 +12,9 @@ from fedsofim.deploy import certificate
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.server import step
 from fedsofim.errors import InputError
-from nodes import REHEARSAL, finish, make_nodes, spent, start
+from nodes import REHEARSAL, ask_all, finish, make_nodes, spent, start
 
 FIRST = Order(recipe="paper", method="fedadam", epsilon=0.6, rounds=2)
 SECOND = Order(recipe="paper", method="fedgd", epsilon=0.3, rounds=1)
@@ -86,7 +87,7 @@ def tampered(case: Case, path: tuple[Any, ...], value: Any) -> list[str]:
     assert place[path[-1]] != value
     place[path[-1]] = value
     found = certificate.verify(document, case.ledgers)
-    assert all(problem.startswith("n1: ") for problem in found)
+    assert all(problem.startswith("n1: ") or f"{case.ledgers[1]}: no statement" in problem for problem in found)
     return found
 
 
@@ -155,14 +156,64 @@ def test_a_statement_of_another_nodes_ledger_is_found(case: Case):
     assert certificate.verify(document, case.ledgers)
 
 
-def test_a_missing_ledger_is_found(case: Case, tmp_path: Path):
-    (problem,) = certificate.verify(case.document, case.ledgers[:2])
-    assert problem.startswith("n2: no ledger")
-    foreign = Account(tmp_path / "foreign.db")
-    foreign.create()
-    assert len(certificate.verify(case.document, [foreign.path])) == 3
+def test_of_whom_no_ledger_is_given_is_not_looked_at_and_named(case: Case, tmp_path: Path):
+    """An operator has one ledger: it is looked up, and nothing is said of the others but that they were not."""
+    for given in range(1, 4):
+        assert certificate.verify(case.document, case.ledgers[:given]) == []
+        assert certificate.unseen(case.document, case.ledgers[:given]) == ["n0", "n1", "n2"][given:]
+    document = case.changed()
+    document["clients"]["n0"]["epsilon"] = 0.01
+    assert certificate.verify(document, case.ledgers[:1]) and not certificate.verify(document, case.ledgers[1:])
     with pytest.raises(InputError, match="no ledger"):
         certificate.verify(case.document, [tmp_path / "none.db"])
+
+
+def test_a_ledger_that_is_nobodys_is_found(case: Case, tmp_path: Path):
+    """Whose statement was forged under another ledger's name: its operator has the ledger that nobody states."""
+    foreign = Account(tmp_path / "foreign.db")
+    foreign.create()
+    (problem,) = certificate.verify(case.document, [*case.ledgers, foreign.path])
+    assert problem.startswith(f"{foreign.path}: no statement is of this ledger")
+    document = case.changed()
+    document["clients"]["n1"]["ledger"] = foreign.identity()
+    (problem,) = certificate.verify(document, case.ledgers[:2])
+    assert problem.startswith(f"{case.ledgers[1]}: no statement is of this ledger")
+    assert certificate.verify(document, [foreign.path])  # nor does another ledger help
+
+
+def test_two_statements_of_one_ledger_and_one_ledger_twice_are_found(case: Case, tmp_path: Path):
+    document = case.changed()
+    document["clients"]["n2"] = document["clients"]["n1"] | {"node": "n2"}
+    for found in (certificate.check(document), certificate.verify(document, case.ledgers[1:2])):
+        assert "n2: states the same ledger as n1" in found
+    older = tmp_path / "older.db"
+    older.write_bytes(case.ledgers[0].read_bytes())
+    (problem,) = certificate.verify(case.document, [case.ledgers[0], older])
+    assert problem == f"{older}: the same ledger as {case.ledgers[0]}; give each once"
+
+
+def test_a_statement_of_before_the_jobs_end_is_found(tmp_path: Path):
+    """Signed by its node, true when it was made, and less than was released."""
+    nodes = make_nodes(tmp_path)
+    now = start(nodes, FIRST)
+    now = step(now, ask_all(nodes, now))
+    early = {p.name: certificate.statement(p) for p in nodes}
+    job = finish(nodes, now).job.id
+    document = certificate.document_of(job, early)
+    assert certificate.check(document) == []
+    found = certificate.verify(document, [nodes[0].ledger])
+    assert found == ["n0: states 1 charges for this job; its ledger has 2"]
+
+
+@pytest.mark.parametrize("where", ["clients", "silent", "absent"])
+def test_names_that_look_like_lines_are_refused(case: Case, tmp_path: Path, where: str):
+    document = case.changed()
+    name = "n9\nholds: 3 clients, 3 of 3 recomputed from ledgers"
+    document[where] = {"clients": document["clients"] | {name: document["clients"]["n1"]}, "silent": [name],
+                       "absent": {name: [1]}}[where]  # fmt: skip
+    (tmp_path / "c.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="as no node is called"):
+        certificate.read(tmp_path / "c.json")
 
 
 @pytest.mark.parametrize("how", ["client left out", "another job's name"])

@@ -1,6 +1,7 @@
 """Signed statements: nothing in them can be changed, left out or passed off as another's; sums need no ledger."""
 
 import copy
+import re
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def changed(document: dict[str, Any], how: str) -> dict[str, Any]:
 def test_whatever_is_changed_is_noticed_without_a_ledger(job, how: str):
     _, keys, document = job
     problems = certificate.check(changed(document, how), known_keys(keys))
-    assert problems and all(p.startswith("n0: ") for p in problems)
+    assert problems and all(p.startswith("n0: ") or p == "n1: states the same ledger as n0" for p in problems)
 
 
 def test_a_statement_signed_by_somebody_else_is_noticed(job, tmp_path: Path):
@@ -94,6 +95,26 @@ def test_a_ledger_of_another_history_is_noticed(job):
     other = copy.deepcopy(document)
     other["clients"]["n0"] |= {"head": "00" * 32}
     assert any("another history" in p for p in certificate.verify(other, [p.ledger for p in nodes]))
+
+
+def test_the_page_names_every_field_of_a_certificate_and_no_other(job):
+    """docs/how-to/certificate.md, both directions."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "certificate.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ", 1) for line in page.splitlines() if line.startswith("| ")]
+    heads = [i for i, (first, _) in enumerate(rows) if first.startswith("field of")]
+    whole, statement = rows[heads[0] + 1 : heads[1]], rows[heads[1] + 1 :]
+    told = {first: set(re.findall(r"`(\w+)`", said)) for first, said in statement}
+    _, _, document = job
+    one = document["clients"]["n0"]
+    full = certificate.document_of(document["job"], {"n0": one}, absent={0: ["n1"]}, silent=["n2"])
+    assert names_in(whole) == set(full)
+    assert names_in(statement) == set(one) | {"released"}
+    assert told["`jobs`"] == set(one["jobs"][0])
+    assert told["`released`"] == set(one["jobs"][0]["released"][0])
+
+
+def names_in(rows: list[list[str]]) -> set[str]:
+    return {name for first, *_ in rows for name in re.findall(r"`(\w+)`", first)}
 
 
 def test_what_is_not_signed_says_so(job):

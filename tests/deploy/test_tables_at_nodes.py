@@ -1,6 +1,7 @@
 """Nodes whose records are tables: read by a public schema, the same for all; who has another is named in words."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +157,41 @@ def test_everything_wrong_with_a_table_is_told_to_its_operator_alone(site, tmp_p
     with pytest.raises(DataProblem) as caught:
         hello(policy)
     assert "Meier" not in str(caught.value) and "`fedsofim node check` says why" in str(caught.value)
+
+
+def test_everything_is_told_in_one_pass_of_both_files(site, tmp_path: Path):
+    """A wrong label hid the features, and these the empty ids, and all of them the file that is held out."""
+    site("a")
+    lines = [line.split(";") for line in (tmp_path / "a.csv").read_text(encoding="latin-1").splitlines()]
+    lines[1][8], lines[2][2], lines[3][1], lines[4][3] = "Ill", "old", "", "Divers"
+    for name in ("a.csv", "held.csv"):
+        (tmp_path / name).write_text("\n".join(map(";".join, lines)) + "\n", encoding="latin-1")
+    text = policy_toml("a", data=tmp_path / "a.csv", schema=tmp_path / "a.toml", test=tmp_path / "held.csv")
+    (tmp_path / "a" / "policy.toml").write_text(text)
+    seen = list(findings(tmp_path / "a" / "policy.toml", None, None, None))
+    (wrong,) = [text for right, text in seen if not right]
+    assert len([f for f in seen if f.mark == "note" and "'Divers' (line 5)" in f.text]) == 2
+    for said in ("line 2, column 'outcome' has label 'Ill'", "line 3, column 'age'", "line 4, column 'patient'"):
+        assert wrong.count(said) == 2
+    assert "a.csv: " in wrong and "held.csv: " in wrong
+    with pytest.raises(DataProblem) as caught:
+        read_data(read_policy(tmp_path / "a" / "policy.toml"))
+    assert "Ill" not in str(caught.value) and "line" not in str(caught.value)
+
+
+def test_strange_values_are_named_to_the_operator_and_to_nobody_else(site, tmp_path: Path, capfd, caplog, recwarn):
+    """With their lines, by `fedsofim node check`; not in what is sent, printed, logged or warned of."""
+    policy = site("a")
+    lines = [line.split(";") for line in (tmp_path / "a.csv").read_text(encoding="latin-1").splitlines()]
+    lines[1][2], lines[2][3], lines[3][3] = "31415926", "Divers", "Divers"
+    (tmp_path / "a.csv").write_text("\n".join(map(";".join, lines)) + "\n", encoding="latin-1")
+    notes = [f.text for f in findings(tmp_path / "a" / "policy.toml", None, None, None) if f.mark == "note"]
+    assert any("'age' lie outside its public range" in note and "'31415926' (line 2)" in note for note in notes)
+    assert any("'sex'" in note and "'Divers' (2 times, first in line 3)" in note for note in notes)
+    sent = json.dumps(hello(policy)) + repr(answer(policy, start([policy], replace(ORDER, clients=1)).request()))
+    printed = "".join(capfd.readouterr()) + caplog.text + "".join(str(w.message) for w in recwarn)
+    for told in (sent, printed):
+        assert "Divers" not in told and "31415926" not in told
 
 
 @pytest.mark.parametrize("kind, words", [

@@ -20,6 +20,7 @@ from commands import run_here
 from walked import Block, blocks, execute, lines_of, python_of, write
 
 RESEARCHER, HOSPITALS = "docs/tutorials/researcher.md", "docs/tutorials/hospitals.md"
+HOSPITALS_TEXT = (Path(__file__).parents[2] / HOSPITALS).read_text(encoding="utf-8")
 
 
 def typed(line: str, capsys, monkeypatch) -> str:
@@ -83,10 +84,21 @@ class Federation:
             os.chdir(folder)
             if line == "./start.sh check":  # as the script has it, but for the connection
                 assert "WRONG" not in self.type("fedsofim node check --policy policy.toml")
+            elif line.startswith("fedsofim certificate verify"):
+                self.checks_the_certificate(line, folder)
             elif line == "./start.sh":
                 assert os.access(folder / line, os.X_OK)
             else:
                 self.type(line)
+
+    def checks_the_certificate(self, line: str, folder: Path) -> None:
+        """With what the coordinator sent, and the ledger that is here."""
+        shutil.copy(self.desk / "jobs" / "first" / "certificate.json", folder)
+        shutil.copytree(self.desk / "fed" / "server" / "node-keys", folder / "node-keys")
+        name = f"node-{self.hospitals.index(folder) + 1}"
+        (shown,) = [line for line in HOSPITALS_TEXT.splitlines() if "`holds:" in line]
+        told = shown.split("`")[1].replace("node-1", name)
+        assert told in self.type(line).splitlines()
 
     def one_hospital(self, line: str) -> None:
         os.chdir(self.hospitals[0])

@@ -1,7 +1,8 @@
 """`fedsofim certificate ...`: read and check what was released and what it cost."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,18 +21,38 @@ def show(file: Annotated[Path, typer.Argument(help="certificate.json")]) -> None
 @app.command("verify")
 def verify(
     file: Annotated[Path, typer.Argument(help="certificate.json")],
-    ledger: Annotated[list[Path] | None, typer.Option(help="a node's ledger.db; repeat for each node")] = None,
+    ledger: Annotated[list[Path] | None, typer.Option(help="a node's ledger.db, or several: repeat it")] = None,
     keys: Annotated[Path | None, typer.Option(help="folder of the nodes' public keys: server/node-keys")] = None,
 ) -> None:
-    """Check signatures and arithmetic; with ledgers, recompute every line from them. Exit 1 if anything differs."""
-    document = certificate.read(file)
+    """Check signatures and arithmetic; of nodes whose ledgers are given, recompute every line from these. Exit 1 if
+    anything differs, or if a ledger is nobody's; of whom none was given is said."""
+    document, ledgers = certificate.read(file), ledger or []
     problems = certificate.check(document, known_keys(keys) if keys is not None else None)
-    problems += [p for p in certificate.verify(document, ledger) if p not in problems] if ledger else []
+    problems += [p for p in certificate.verify(document, ledgers) if p not in problems] if ledgers else []
     for problem in problems:
         print(f"WRONG  {problem}")
     if problems:
         raise typer.Exit(1)
-    unsigned = sorted(name for name, s in document["clients"].items() if not is_signed(s))
-    source = "recomputed from their ledgers" if ledger else "recomputed from what they state"
-    print(f"holds: {len(document['clients'])} clients, {source}")
-    print(f"not signed: {', '.join(unsigned)}" if unsigned else "every statement is signed by its node's key")
+    for line in _rests_on(document, ledgers, keys is not None):
+        print(line)
+
+
+def _rests_on(document: Mapping[str, Any], ledgers: Sequence[Path], known: bool) -> Iterator[str]:
+    """That it holds, and what that rests on: whose signatures, and whose ledgers."""
+    clients = list(document["clients"])
+    if unsigned := sorted(name for name in clients if not is_signed(document["clients"][name])):
+        yield f"not signed: {', '.join(unsigned)}"
+    elif known:
+        yield "every statement is signed by its node's key"
+    else:
+        yield "every statement is signed, by a key that it names itself; --keys looks whether that is its node's"
+    if silent := document.get("silent"):
+        yield f"nothing is stated of {', '.join(silent)}"
+    unseen = certificate.unseen(document, ledgers)
+    seen = [name for name in clients if name not in unseen]
+    if not ledgers:
+        yield f"holds: {len(clients)} clients, 0 of {len(clients)} recomputed from ledgers, all from what they state"
+        return
+    if unseen:
+        yield f"not looked at: {', '.join(unseen)}, of which no ledger was given"
+    yield f"holds: {len(clients)} clients, {len(seen)} of {len(clients)} recomputed from ledgers ({', '.join(seen)})"

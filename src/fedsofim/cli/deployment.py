@@ -69,8 +69,8 @@ def check(
 ) -> None:
     """Everything that is wrong with policy, data, ledger, key and connection, and what the budget would allow."""
     found = list(findings(policy, superlink, root_certificates, key))
-    for right, text in found:
-        print(f"{'ok    ' if right else 'WRONG '} {text}")
+    for finding in found:
+        print(f"{finding.mark:6} {finding.text}")
     if not all(finding.right for finding in found):
         raise typer.Exit(1)
 

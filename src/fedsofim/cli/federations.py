@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fedsofim.core.budget import budget_of, stated
+from fedsofim.data.schema import read_schema
 from fedsofim.deploy.address import Address
 from fedsofim.deploy.processes import command
 from fedsofim.errors import InputError, expect_whole
@@ -42,6 +43,13 @@ def init(
     )
     hand_out(folder, names, Address(host, port, insecure), terms)
     print(f"wrote {folder}: read {folder / 'README.txt'}")
+    if schema is not None and (leaks := read_schema(schema).leaks_in_words):
+        typer.echo(
+            f"warning: {schema}: {leaks} were read off somebody's records (from_records). Epsilon does not cover it, "
+            "and every node gets a copy. Replace it by what anybody may know, delete the from_records lines, and give "
+            "the new file to every node before it starts",
+            err=True,
+        )
 
 
 @app.command("mask-key")

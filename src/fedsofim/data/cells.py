@@ -10,7 +10,7 @@ from typing import Any
 from fedsofim.errors import InputError
 
 DELIMITERS = ",;\t"
-SHOWN = 20  # columns, or problems, named in one message
+SHOWN = 20  # columns, or problems of one column, named in one message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,13 +105,17 @@ def check_header(origin: str, header: Sequence[str]) -> None:
         raise InputError(f"{origin}: column '{twice[0]}' occurs more than once in the header")
 
 
-def raise_all(origin: str, problems: Sequence[str]) -> None:
-    """One error that tells everything that is wrong with a file; the first in its first line."""
-    if not problems:
-        return
-    more = [f"  {problem}" for problem in problems[1:SHOWN]]
-    rest = [f"  and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
-    raise InputError("\n".join([f"{origin}: {problems[0]}", *more, *rest]))
+def raise_all(origin: str, *kinds: Sequence[str]) -> None:
+    """One error that tells everything that is wrong with a file; the first in its first line. Of each kind the first
+    few: many problems of one column hide no other's."""
+    told = [line for problems in kinds for line in _first(problems)]
+    if told:
+        raise InputError("\n  ".join([f"{origin}: {told[0]}", *told[1:]]))
+
+
+def _first(problems: Sequence[str]) -> list[str]:
+    rest = [f"and {len(problems) - SHOWN} more of this kind"] if len(problems) > SHOWN else []
+    return [*problems[:SHOWN], *rest]
 
 
 def listed(names: Sequence[Any]) -> str:

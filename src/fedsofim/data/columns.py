@@ -13,15 +13,24 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fedsofim.data.cells import Cells, listed, raise_all
 from fedsofim.data.schema import WORDS, Column, Schema
-from fedsofim.errors import InputError
 
 UNKNOWN, GAP = "(unknown)", "(missing)"
+FEW = 5  # strange values of a column that are named
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a reader should know. `text` quotes no cell; `details` do, and are for whoever has the table before them."""
+
+    text: str
+    details: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +39,7 @@ class Encoded:
 
     x: np.ndarray
     names: tuple[str, ...]
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
 
 def feature_names(schema: Schema) -> tuple[str, ...]:
@@ -41,19 +50,29 @@ def feature_names(schema: Schema) -> tuple[str, ...]:
 def encode(schema: Schema, cells: Cells) -> Encoded:
     """The features of a table. One error tells everything that is wrong with it."""
     check_columns(schema, cells)
+    found, problems = features_of(schema, cells)
+    raise_all(cells.origin, *problems)
+    return found
+
+
+def features_of(schema: Schema, cells: Cells) -> tuple[Encoded, list[list[str]]]:
+    """The features of a table that has all columns, and what is wrong with it, column by column."""
     done = [_encoded(schema, column, cells) for column in schema.inputs]
-    raise_all(cells.origin, [problem for part in done for problem in part.problems])
     x = np.concatenate([part.block for part in done], axis=1, dtype=np.float32)
-    return Encoded(x=x, names=feature_names(schema), remarks=tuple(r for part in done for r in part.remarks))
+    found = Encoded(x=x, names=feature_names(schema), remarks=tuple(r for part in done for r in part.remarks))
+    return found, [part.problems for part in done]
 
 
 def check_columns(schema: Schema, cells: Cells) -> None:
     """Every column that features are made of is there, by its name; order does not matter."""
-    if missing := [c.name for c in schema.inputs if c.name not in cells.columns]:
-        raise InputError(
-            f"{cells.origin}: no column {listed([repr(m) for m in missing])}, which the schema has; "
-            f"columns: {listed(cells.header)}"
-        )
+    raise_all(cells.origin, absent(schema, cells))
+
+
+def absent(schema: Schema, cells: Cells) -> list[str]:
+    """Columns that features are made of and that a table does not have, in one sentence."""
+    missing = [repr(c.name) for c in schema.inputs if c.name not in cells.columns]
+    said = f"no column {listed(missing)}, which the schema has; columns: {listed(cells.header)}"
+    return [said] if missing else []
 
 
 def strangers(schema: Schema, cells: Cells) -> list[str]:
@@ -97,7 +116,7 @@ def is_gap(schema: Schema) -> Callable[[Any], bool]:
 class _Part:
     block: np.ndarray
     problems: list[str]
-    remarks: list[str]
+    remarks: list[Remark]
 
 
 def _names(column: Column) -> list[str]:
@@ -122,7 +141,7 @@ def _encoded(schema: Schema, column: Column, cells: Cells) -> _Part:
         values.append(value)
     if problems:
         return _Part(np.zeros((len(cells), len(_names(column)))), problems, [])
-    block, remarks = _BLOCKS[column.kind](column, values)
+    block, remarks = _BLOCKS[column.kind](column, values, partial(_strange, column.name, cells))
     if column.missing is not None:
         block = np.concatenate([block, gaps[:, None]], axis=1, dtype=np.float64)
     return _Part(block, [], remarks)
@@ -214,44 +233,60 @@ READERS: dict[str, Callable[[Column], Callable[[Any], Any]]] = {
 }
 
 
-def _number_block(column: Column, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+_Say = Callable[[Sequence[int], str], list[Remark]]  # of some rows' cells, if there are any
+_Block = tuple[np.ndarray, list[Remark]]
+
+
+def _number_block(column: Column, values: Sequence[Any], say: _Say) -> _Block:
     x = np.array([float(v) for v in values])
     if not column.range:
         return x[:, None], []
-    return _scaled(column, x, *map(float, column.range))
+    low, high = map(float, column.range)
+    return _scaled(x, low, high, say)
 
 
-def _scaled(column: Column, x: np.ndarray, low: float, high: float) -> tuple[np.ndarray, list[str]]:
-    outside = int(np.sum((x < low) | (x > high)))
-    said = [f"{_cells(outside)} of '{column.name}' lie outside its public range and count as its ends"]
-    return np.clip(2 * (x - low) / (high - low) - 1, -1, 1)[:, None], said if outside else []
+def _scaled(x: np.ndarray, low: float, high: float, say: _Say) -> _Block:
+    outside = np.flatnonzero((x < low) | (x > high)).tolist()
+    said = say(outside, "lie outside its public range and count as its ends")
+    return np.clip(2 * (x - low) / (high - low) - 1, -1, 1)[:, None], said
 
 
-def _category_block(column: Column, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+def _category_block(column: Column, values: Sequence[Any], say: _Say) -> _Block:
     place = {value: i for i, value in enumerate(column.categories)}
     codes = np.array([place.get(str(v), len(place)) for v in values])
-    strange = [str(v) for v in values if str(v) not in place and v != column.missing]
-    said = (
-        f"{_cells(len(strange))} of '{column.name}' hold a category that the schema does not list, and count as unknown"
-    )
-    return np.eye(len(place) + 1)[codes], [said] if strange else []
+    strange = [row for row, v in enumerate(values) if str(v) not in place and v != column.missing]
+    said = say(strange, "hold a category that the schema does not list, and count as unknown")
+    return np.eye(len(place) + 1)[codes], said
 
 
-def _boolean_block(column: Column, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+def _boolean_block(column: Column, values: Sequence[Any], say: _Say) -> _Block:
     return np.array([float(v) for v in values])[:, None], []
 
 
-def _date_block(column: Column, values: Sequence[Any]) -> tuple[np.ndarray, list[str]]:
+def _date_block(column: Column, values: Sequence[Any], say: _Say) -> _Block:
     days = np.array([float(v.toordinal()) for v in values])
     low, high = (float(end.toordinal()) for end in column.range)
-    return _scaled(column, days, low, high)
+    return _scaled(days, low, high, say)
 
 
-def _cells(count: int) -> str:
-    return f"{count} cell{'s' * (count != 1)}"
+def _strange(name: str, cells: Cells, rows: Sequence[int], what: str) -> list[Remark]:
+    """What is remarkable about these rows' cells; the details name the commonest values, and where each is first."""
+    if not rows:
+        return []
+    text = f"{len(rows)} cell{'s' * (len(rows) != 1)} of '{name}' {what}"
+    places: dict[str, list[int]] = {}
+    for row in rows:
+        places.setdefault(plain_text(cells.columns[name][row]), []).append(row)
+    often = sorted(places.items(), key=lambda found: -len(found[1]))
+    told = [
+        f"'{value}' ({f'{len(at)} times, first in ' if len(at) > 1 else ''}{cells.place(at[0])})"
+        for value, at in often[:FEW]
+    ]
+    rest = [f"and {len(often) - FEW} other value{'s' * (len(often) - FEW != 1)}"] if len(often) > FEW else []
+    return [Remark(text, f"{text}: {', '.join([*told, *rest])}")]
 
 
-_BLOCKS: dict[str, Callable[[Column, Sequence[Any]], tuple[np.ndarray, list[str]]]] = {
+_BLOCKS: dict[str, Callable[[Column, Sequence[Any], _Say], _Block]] = {
     "number": _number_block,
     "category": _category_block,
     "boolean": _boolean_block,

@@ -1,10 +1,52 @@
 """Labels as the user wrote them -> 0, 1, 2, ... and the table that says which is which."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from fedsofim.data.cells import Cells, listed
+from fedsofim.data.columns import plain_text
+from fedsofim.data.schema import Column
 from fedsofim.errors import InputError
+
+MANY = 100  # classes of a table; with more, a label is a quantity
+
+
+def labels_of(cells: Cells, column: Column, empty: Callable[[Any], bool]) -> tuple[np.ndarray, list[str]]:
+    """A column of classes as their numbers, or where it lists none as they are written; and what is wrong with it."""
+    found = [plain_text(cell) for cell in cells.columns[column.name]]
+    number = {plain_text(value): i for i, value in enumerate(column.classes)}
+    problems = []
+    for row, text in enumerate(found):
+        if empty(text):
+            problems.append(f"{cells.place(row)} has no label (column '{column.name}'); fill it or remove the line")
+        elif number and text not in number:
+            problems.append(
+                f"{cells.place(row)}, column '{column.name}' has label '{text}'; "
+                f"expected one of {listed(column.classes)}"
+            )
+    if number:
+        return np.array([number.get(text, -1) for text in found], np.int64), problems
+    return _whole_numbers(np.array(found)), problems
+
+
+def check_classes(origin: str, label: str, classes: Sequence[Any] | np.ndarray) -> None:
+    """A table's label with very many values is a quantity, or an id."""
+    if len(classes) > MANY:
+        raise InputError(
+            f"{origin}: column '{label}' has {len(classes)} different values, so it is a quantity or an id and no "
+            f"class; expected at most {MANY} classes. Choose another label (--label NAME), learn it as a number within "
+            "a public range (--task numbers --target-range 0,100), or put its values into a few ranges first"
+        )
+
+
+def _whole_numbers(labels: np.ndarray) -> np.ndarray:
+    """Text that spells whole numbers throughout becomes numbers, so that 10 sorts after 9."""
+    try:
+        return labels.astype(np.float64)
+    except ValueError:
+        return labels
 
 
 def encode(name: str, parts: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[int, Any]]:

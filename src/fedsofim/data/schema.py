@@ -100,6 +100,11 @@ class Schema:
         """What was read off the private records, by column."""
         return {c.name: c.from_records for c in self.columns if c.from_records}
 
+    @property
+    def leaks_in_words(self) -> str:
+        """The same: "range of 'age', categories and missing of 'sex'"; empty if nothing was."""
+        return ", ".join(f"{' and '.join(what)} of '{column}'" for column, what in self.leaks.items())
+
     def plain(self) -> dict[str, Any]:
         """As plain data; `schema_of` reads it."""
         rest = {} if self.missing == MISSING else {"missing": list(self.missing)}

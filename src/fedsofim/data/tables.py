@@ -12,15 +12,19 @@ from typing import Any
 import numpy as np
 
 from fedsofim.data.cells import TABLES, Cells, listed, raise_all, read_cells
-from fedsofim.data.columns import encode, is_gap, plain_text, strangers, texts
+from fedsofim.data.described import check_person, persons_of, rows_by, without
+from fedsofim.data.labels import check_classes, labels_of
 from fedsofim.data.rows import Rows
 from fedsofim.data.schema import Column, Schema, numbers_only
-from fedsofim.data.targets import Label, answers_of, label_column, label_names, with_labels, with_task
+from fedsofim.data.targets import Label, label_column, label_names, read_answers, with_labels, with_task
 from fedsofim.errors import DataWarning, InputError
 from fedsofim.tasks import LABELS, Task
 
 EMPTY = ("", "nan", "null", "na", "n/a", "none")  #: how a missing label is written
-MANY = 100  # classes of a table; with more, a label is a quantity
+_SCHEMA = (
+    "text, categories, dates and gaps need a schema: fedsofim schema TABLE > schema.toml, completed by you, then "
+    "schema='schema.toml' (--schema schema.toml)"
+)
 _COUNTS = re.compile(r"^$|^unnamed: \d+$|^index$|^rownames?$|^id$|^row(_?(id|nr|no|number))?$", re.IGNORECASE)
 _ID = re.compile(r"(^|[ _.-])(id|uuid|mrn)$|[a-z]Id$|[a-z]ID$")
 
@@ -67,116 +71,10 @@ def rows_of(
     check_person(schema, person)
     if labels and tuple(c.name for c in schema.of_kind("label")) != labels:
         schema = with_labels(schema, labels)
-    return _described(cells, with_task(without(schema, drop, cells.origin), task))
+    return rows_by(with_task(without(schema, drop, cells.origin), task), cells)
 
 
-# --- with a schema ------------------------------------------------------------------------------------------
-
-
-def check_person(schema: Schema, person: str | None) -> None:
-    """A column of persons that was named beside a schema must be the schema's."""
-    said = None if schema.person is None else schema.person.name
-    if person is not None and person != said:
-        says = "has no column of kind person" if said is None else f"says that column '{said}' is the person"
-        raise InputError(
-            f"'{person}' was named as the column of persons, and the schema {says}; say kind = 'person' of "
-            f"'{person}' there, or leave --person-column out"
-        )
-
-
-def without(schema: Schema, drop: Sequence[str], origin: str) -> Schema:
-    if strange := [name for name in drop if name not in {c.name for c in schema.columns}]:
-        raise InputError(f"{origin}: no column '{strange[0]}' to drop in the schema")
-    columns = tuple(Column(name=c.name, kind="drop") if c.name in drop else c for c in schema.columns)
-    return replace(schema, columns=columns)
-
-
-def _described(cells: Cells, schema: Schema) -> Rows:
-    if (column := schema.label) is None:
-        raise InputError(f"{cells.origin}: the schema has no column of kind label, which training needs")
-    for found in schema.of_kind("label"):
-        if found.name not in cells.columns:
-            raise InputError(
-                f"{cells.origin}: no column '{found.name}', the schema's label; columns: {listed(cells.header)}"
-            )
-    if unknown := strangers(schema, cells):
-        raise InputError(
-            f"{cells.origin}: the schema says nothing of column {listed([repr(u) for u in unknown])}; "
-            "describe each, or say kind = 'drop'"
-        )
-    y = _labels(cells, schema, column) if schema.task.by_class else answers_of(cells, schema)
-    encoded = encode(schema, cells)
-    for remark in encoded.remarks:
-        warnings.warn(f"{cells.origin}: {remark}", DataWarning, stacklevel=2)
-    return Rows(
-        encoded.x,
-        y,
-        cells.origin,
-        encoded.names,
-        schema=schema,
-        person=_persons(cells, schema),
-        groups={c.name: groups_of(schema, c, cells) for c in schema.inputs if c.group},
-        task=schema.task,
-    )
-
-
-def _persons(cells: Cells, schema: Schema) -> np.ndarray | None:
-    """Whose record each is. An empty id is refused: as one person it would tie strangers' records together, and as a
-    person each it could tear one's apart; only who made the table knows which."""
-    if schema.person is None or schema.person.name not in cells.columns:
-        return None
-    name, empty = schema.person.name, is_gap(schema)
-    raise_all(
-        cells.origin,
-        [
-            f"{cells.place(row)}, column '{name}' names no person; give each person an id of their own, also those who "
-            "are not known, or leave the column out (kind = 'drop')"
-            for row, cell in enumerate(cells.columns[name])
-            if empty(cell)
-        ],
-    )
-    return texts(cells, name)
-
-
-def groups_of(schema: Schema, column: Column, cells: Cells) -> np.ndarray:
-    """The group of each record, in words; what the schema does not list is one group."""
-    empty = is_gap(schema)
-    known = set(column.categories)
-
-    def word(cell: Any) -> str:
-        if empty(cell):
-            return "(missing)"
-        text = plain_text(cell)
-        return text if not known or text in known else "(unknown)"
-
-    return np.array([word(cell) for cell in cells.columns[column.name]], dtype=str)
-
-
-def _labels(cells: Cells, schema: Schema, column: Column) -> np.ndarray:
-    """Labels as their class's number, by the schema's classes; where it lists none, as they are written."""
-    found = [plain_text(cell) for cell in cells.columns[column.name]]
-    empty = is_gap(schema)
-    problems = [_no_label(cells, i, column.name) for i, text in enumerate(found) if empty(text)]
-    if not column.classes:
-        raise_all(cells.origin, problems)
-        values = _whole_numbers(np.array(found))
-        check_classes(cells.origin, column.name, np.unique(values))
-        return Rows.of(np.zeros((len(values), 1)), values, cells.origin, place=cells.place).y
-    number = {plain_text(value): i for i, value in enumerate(column.classes)}
-    strange = [i for i, text in enumerate(found) if text not in number and not empty(text)]
-    problems += [
-        f"{cells.place(i)}, column '{column.name}' has label '{found[i]}'; expected one of {listed(column.classes)}"
-        for i in strange
-    ]
-    raise_all(cells.origin, problems)
-    return np.array([number[text] for text in found], np.int64)
-
-
-def _no_label(cells: Cells, row: int, column: str) -> str:
-    return f"{cells.place(row)} has no label (column '{column}'); fill it or remove the line"
-
-
-# --- without ------------------------------------------------------------------------------------------------
+# --- without a schema ---------------------------------------------------------------------------------------
 
 
 def _undescribed(cells: Cells, labels: tuple[str, ...], drop: Sequence[str], task: Task, person: str | None) -> Rows:
@@ -192,30 +90,21 @@ def _undescribed(cells: Cells, labels: tuple[str, ...], drop: Sequence[str], tas
     columns = _features(cells, tuple(chosen), drop if person is None else (*drop, person))
     whose = [] if person is None else [Column(name=person, kind="person")]
     schema = numbers_only(columns, [*(label_column(name, task) for name in chosen), *whose])
-    y = _classes(cells, chosen[0]) if task.by_class else answers_of(cells, schema)
-    x = _numbers(cells, columns)
+    y, mislabelled = _labels(cells, schema)
+    x, misfits = _numbers(cells, columns)
+    persons, nameless = persons_of(cells, schema)
+    raise_all(cells.origin, mislabelled, *misfits, nameless, [_SCHEMA] if any(misfits) else [])
+    if task.by_class:
+        check_classes(cells.origin, chosen[0], np.unique(y))
     _check_ids(cells, columns, x)
     read = Rows.of(x, y, cells.origin, columns, cells.place, task)
-    return replace(read, schema=schema, person=_persons(cells, schema))
+    return replace(read, schema=schema, person=persons)
 
 
-def _classes(cells: Cells, chosen: str) -> np.ndarray:
-    labels = np.array([plain_text(cell) for cell in cells.columns[chosen]])
-    problems = [_no_label(cells, int(i), chosen) for i in np.flatnonzero(np.isin(np.char.lower(labels), EMPTY))]
-    raise_all(cells.origin, problems)
-    y = _whole_numbers(labels)
-    check_classes(cells.origin, chosen, np.unique(y))
-    return y
-
-
-def check_classes(origin: str, label: str, classes: Sequence[Any] | np.ndarray) -> None:
-    """A table's label with very many values is a quantity, or an id."""
-    if len(classes) > MANY:
-        raise InputError(
-            f"{origin}: column '{label}' has {len(classes)} different values, so it is a quantity or an id and no "
-            f"class; expected at most {MANY} classes. Choose another label (--label NAME), learn it as a number within "
-            "a public range (--task numbers --target-range 0,100), or put its values into a few ranges first"
-        )
+def _labels(cells: Cells, schema: Schema) -> tuple[np.ndarray, list[str]]:
+    if not schema.task.by_class:
+        return read_answers(cells, schema)
+    return labels_of(cells, schema.of_kind("label")[0], lambda text: text.lower() in EMPTY)
 
 
 def _label_column(cells: Cells, chosen: str) -> str:
@@ -241,10 +130,11 @@ def _features(cells: Cells, labels: Sequence[str], drop: Sequence[str]) -> tuple
     return columns
 
 
-def _numbers(cells: Cells, columns: Sequence[str]) -> np.ndarray:
-    """The features, float32's range checked; else everything that is no number, in one error."""
-    x, problems = np.zeros((len(cells), len(columns))), []
-    for j, name in enumerate(columns):
+def _numbers(cells: Cells, columns: Sequence[str]) -> tuple[np.ndarray, list[list[str]]]:
+    """The features, and of each column what is no number within float32's range."""
+    x = np.zeros((len(cells), len(columns)))
+    misfits: list[list[str]] = [[] for _ in columns]
+    for j, (name, problems) in enumerate(zip(columns, misfits, strict=True)):
         for i, cell in enumerate(cells.columns[name]):
             try:
                 x[i, j] = float(cell)
@@ -254,13 +144,7 @@ def _numbers(cells: Cells, columns: Sequence[str]) -> np.ndarray:
             if not abs(x[i, j]) < 3.4e38:
                 value = x[i, j] if math.isnan(x[i, j]) else math.copysign(math.inf, x[i, j])
                 problems.append(f"{cells.place(i)}, column '{name}' is {value}; remove or fill it")
-    if problems:
-        problems.append(
-            "text, categories, dates and gaps need a schema: fedsofim schema TABLE > schema.toml, completed by you, "
-            "then schema='schema.toml' (--schema schema.toml)"
-        )
-    raise_all(cells.origin, problems)
-    return x
+    return x, misfits
 
 
 def _found(cell: Any) -> str:
@@ -289,11 +173,3 @@ def _check_ids(cells: Cells, columns: Sequence[str], x: np.ndarray) -> None:
                 DataWarning,
                 stacklevel=2,
             )
-
-
-def _whole_numbers(labels: np.ndarray) -> np.ndarray:
-    """Text that spells whole numbers throughout becomes numbers, so that 10 sorts after 9."""
-    try:
-        return labels.astype(np.float64)
-    except ValueError:
-        return labels

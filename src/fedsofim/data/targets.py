@@ -56,6 +56,13 @@ def label_column(name: str, task: Task) -> Column:
 
 def answers_of(cells: Cells, schema: Schema) -> np.ndarray:
     """What the label columns hold, in their own units: (records,), or (records, labels). All problems in one error."""
+    found, problems = read_answers(cells, schema)
+    raise_all(cells.origin, problems)
+    return found
+
+
+def read_answers(cells: Cells, schema: Schema) -> tuple[np.ndarray, list[str]]:
+    """The same, and what is wrong with it."""
     columns, empty = schema.of_kind("label"), is_gap(schema)
     found, problems = np.zeros((len(cells), len(columns))), []
     for j, column in enumerate(columns):
@@ -65,8 +72,7 @@ def answers_of(cells: Cells, schema: Schema) -> np.ndarray:
                 found[i, j] = _answer(cell, read, empty, schema.task)
             except Wrong as wrong:
                 problems.append(f"{cells.place(i)}, column '{column.name}' {wrong}")
-    raise_all(cells.origin, problems)
-    return found if schema.task.kind == LABELS else found[:, 0]
+    return found if schema.task.kind == LABELS else found[:, 0], problems
 
 
 def _answer(cell: Any, read: Callable[[Any], Any], empty: Callable[[Any], bool], task: Task) -> float:

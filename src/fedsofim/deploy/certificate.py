@@ -1,8 +1,9 @@
 """What was released from each client's data, and what it adds up to: derived from ledgers, checked against them.
 
 A node states its account line by line and signs it; the certificate of a job is the statements of its nodes. `check`
-needs nothing else: signatures, and that every epsilon follows from the lines stated. `verify` reads the ledgers again,
-recomputes every line, and looks whether their chains have the history that was signed.
+needs nothing else: signatures, and that every epsilon follows from the lines stated. `verify` reads again the ledgers
+that are given, recomputes every line, and looks whether their chains have the history that was signed; `unseen` says of
+whom none is given.
 """
 
 import json
@@ -11,11 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedsofim.core.budget import WITHOUT, epsilon_stated, stated
+from fedsofim.core.budget import WITHOUT, stated
 from fedsofim.deploy.account import Account
+from fedsofim.deploy.certificate_arithmetic import arithmetic, close
 from fedsofim.deploy.certificate_words import cost, readable, unit_of
 from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.policy import Policy
+from fedsofim.deploy.sane import is_name
 from fedsofim.deploy.signatures import is_signed, signed, trouble_with
 from fedsofim.errors import InputError, is_number
 from fedsofim.files import write_text
@@ -122,14 +125,16 @@ def write(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
 def read(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        clients = document["clients"]
+        clients, named = document["clients"], [*document.get("silent", []), *document.get("absent", {})]
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{path}: not a certificate ({error})") from error
     check_format(CERTIFICATE, document, path)
     if not isinstance(clients, dict):
         raise InputError(f"{path}: not a certificate: its clients are no table")
+    if not all(map(is_name, [*clients, *named])):  # or one could look like a line of what is said of it
+        raise InputError(f"{path}: not a certificate: it names somebody as no node is called")
     for name, claimed in clients.items():
         if not sound(claimed):
             raise InputError(f"{path}: the statement of {name} is damaged")
@@ -152,19 +157,50 @@ def sound(statement: Mapping[str, Any]) -> bool:
 
 
 def verify(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:
-    """What does not hold, in words; empty if every client's statement follows from its ledger, and none is left out."""
-    accounts = {account.identity(): account for account in map(Account, ledgers)}
+    """What does not hold, in words; empty if each ledger given is a client's, whose statement follows from it."""
+    accounts: dict[str, Account] = {}
     problems = []
+    for account in map(Account, ledgers):
+        if (first := accounts.setdefault(account.identity(), account)) is not account:
+            problems.append(f"{account.path}: the same ledger as {first.path}; give each once")
+    stated = {str(claimed.get("ledger")) for claimed in document["clients"].values() if isinstance(claimed, Mapping)}
+    problems += [
+        f"{account.path}: no statement is of this ledger: its node is left out, or another ledger is stated in its name"
+        for identity, account in accounts.items()
+        if identity not in stated
+    ]
     for name, claimed in document["clients"].items():
         account = accounts.get(str(claimed.get("ledger"))) if isinstance(claimed, Mapping) else None
-        if account is None or not sound(claimed):
-            problems.append(f"{name}: no ledger given has the identity it states, or its statement is damaged")
-            continue
-        found = account_of(account, int(claimed["through"]), float(claimed["delta"]))
-        problems += [f"{name}: {p}" for p in _differences(claimed, found)]
-        problems += [f"{name}: {p}" for p in _history(claimed, account)]
-        problems += [f"{name}: {p}" for p in _membership(document, account.terms())]
-    return _signatures(document, None) + problems
+        if not sound(claimed):
+            problems.append(f"{name}: its statement is damaged")
+        elif account is not None:
+            problems += [f"{name}: {p}" for p in _against(document, claimed, account)]
+    return _identities(document, None) + problems
+
+
+def unseen(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:
+    """Clients of whom no ledger is given: what they state was not looked up anywhere."""
+    given = {Account(path).identity() for path in ledgers}
+    return [name for name, claimed in document["clients"].items() if str(claimed.get("ledger")) not in given]
+
+
+def _against(document: Mapping[str, Any], claimed: Mapping[str, Any], account: Account) -> list[str]:
+    """What a statement says otherwise than its ledger."""
+    found = account_of(account, int(claimed["through"]), float(claimed["delta"]))
+    return [
+        *_differences(claimed, found),
+        *_history(claimed, account),
+        *_membership(document, account.terms()),
+        *_later(document["job"], claimed, account),
+    ]
+
+
+def _later(job: str, claimed: Mapping[str, Any], account: Account) -> list[str]:
+    """Was the job charged for after what is stated? A statement of before its end is signed, and says too little."""
+    stated, charged = (
+        sum(of == job for of, _ in account.entries(through)) for through in (int(claimed["through"]), None)
+    )
+    return [f"states {stated} charges for this job; its ledger has {charged}"] if charged > stated else []
 
 
 def _history(claimed: Mapping[str, Any], account: Account) -> list[str]:
@@ -181,12 +217,14 @@ def check(document: Mapping[str, Any], keys: Mapping[str, str] | None = None) ->
 
     With the nodes' public `keys` every statement must be signed, by the key of its name.
     """
-    wrong = [f"{name}: {p}" for name, claimed in document["clients"].items() for p in _arithmetic(claimed)]
-    return _signatures(document, keys) + wrong
+    wrong = [f"{name}: {p}" for name, claimed in document["clients"].items() for p in arithmetic(claimed)]
+    return _identities(document, keys) + wrong
 
 
-def _signatures(document: Mapping[str, Any], keys: Mapping[str, str] | None) -> list[str]:
+def _identities(document: Mapping[str, Any], keys: Mapping[str, str] | None) -> list[str]:
+    """Is each statement its node's own, by its signature, and of a ledger of its own?"""
     problems = []
+    owners: dict[str, str] = {}
     for name, claimed in document["clients"].items():
         if not isinstance(claimed, Mapping):
             continue
@@ -197,37 +235,9 @@ def _signatures(document: Mapping[str, Any], keys: Mapping[str, str] | None) -> 
             problems += [f"{name}: {why}"] if why else []
         if claimed.get("node", name) != name:
             problems.append(f"{name}: its statement is that of {claimed['node']}")
+        if (owner := owners.setdefault(str(claimed.get("ledger")), name)) != name:
+            problems.append(f"{name}: states the same ledger as {owner}")
     return problems
-
-
-def _arithmetic(claimed: Mapping[str, Any]) -> list[str]:
-    """Do the epsilons follow from the lines?"""
-    try:
-        jobs = [(job, [_line(row) for row in job["released"]]) for job in claimed["jobs"]]
-        wrong = [
-            f"states {cost(job['epsilon'])} for job {job['job']}, which does not follow from what was released"
-            for job, lines in jobs
-            if not _close(job["epsilon"], stated(epsilon_of_lines(lines, claimed["delta"])))
-        ]
-        everything = stated(epsilon_of_lines([line for _, lines in jobs for line in lines], claimed["delta"]))
-        if unit_of(claimed) != weakest(unit_of(job) for job in claimed["jobs"]):
-            wrong.append(f"says that it protects {PROTECTED[unit_of(claimed)]}, which one of its jobs did not")
-        if not _close(claimed["epsilon"], everything):
-            wrong.append(f"states {cost(claimed['epsilon'])} altogether; its lines give {cost(everything)}")
-    except (KeyError, TypeError, ValueError, ArithmeticError):
-        return ["what it released cannot be read"]
-    return wrong
-
-
-def _line(row: Mapping[str, Any]) -> Line:
-    wanted = ("clip", "sensitivity", "multiplier", "unit_releases", "sampled", "releases", "numbers")
-    numbers = [row[name] for name in wanted]
-    if not all(is_number(n) and math.isfinite(n) and n >= 0 for n in numbers) or not row["clip"] or not row["releases"]:
-        raise ValueError("a line makes no sense")
-    return Line(
-        label=str(row["what"]), clip=row["clip"], ratio=row["sensitivity"] / row["clip"], multiplier=row["multiplier"],
-        releases=row["releases"], weight=row["unit_releases"], sample=row["sampled"], coordinates=row["numbers"],
-    )  # fmt: skip
 
 
 def _membership(document: Mapping[str, Any], terms: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -240,7 +250,7 @@ def _membership(document: Mapping[str, Any], terms: Mapping[str, Mapping[str, An
 
 def _differences(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
     out = []
-    if not _close(claimed["epsilon"], found["epsilon"]):
+    if not close(claimed["epsilon"], found["epsilon"]):
         out.append(f"states {cost(claimed['epsilon'])}; its ledger gives {cost(found['epsilon'])}")
     if unit_of(claimed) != found["unit"]:
         out.append(
@@ -251,12 +261,8 @@ def _differences(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
         other = theirs.pop(job["job"], None)
         if other is None:
             out.append(f"leaves out job {job['job']}, which its ledger charged")
-        elif not _close(other["epsilon"], job["epsilon"]) or {"unit": "record", **other, "epsilon": 0} != job | {
+        elif not close(other["epsilon"], job["epsilon"]) or {"unit": "record", **other, "epsilon": 0} != job | {
             "epsilon": 0
         }:
             out.append(f"describes job {job['job']} otherwise than its ledger does")
     return out + [f"states job {job}, which its ledger does not know" for job in theirs]
-
-
-def _close(a: float | str, b: float | str) -> bool:
-    return math.isclose(epsilon_stated(a), epsilon_stated(b), rel_tol=1e-9)

@@ -27,20 +27,26 @@ name = "{name}"
 {data}
 ledger = "ledger.db"          # what was released so far. Keep it as long as the data; never delete it, nor restore
                               # an older copy: both would forget what has left
+# test = "held-out.csv"       # records that no round sees, on which right answers are counted
+# mask_key = "mask.key"       # for secure sums: fedsofim federation mask-key {name}
+# witness = "/var/lib/witness"  # the file in which the node remembers how its ledger ended, apart from this folder;
+                              # left out, it is in the user's state folder
 
 [budget]                      # over the life of the data: all jobs, runs and servers together
 epsilon = {epsilon}
 delta = {delta}
-# unit = "person"             # whom epsilon protects; left out: one record (docs/protection.md)
-# records_per_person = 10     # then: how many records of a person may count, at most
+# unit = "person"             # whom epsilon protects: a person with all records, by the schema's column of kind person,
+                              # or "client": all that is here. Left out: one record. Choose before the first job: a
+                              # ledger that was charged for records cannot promise more later
+# records_per_person = 10     # with person or client: how many records of one may count, at most
 
 [limits]
 smallest_multiplier = {multiplier}     # noise std over clip, of every single release
 largest_clip = {clip}           # largest norm a record may have in a sum
-methods = [{methods}]
-models = ["linear"]           # of what is installed here: docs/node.md
+methods = [{methods}]  # of what `fedsofim methods` lists
+models = ["linear"]           # of what `fedsofim models` lists
 secure_sum_min_clients = 0    # 0: never share noise. Else how many clients, this one included, you trust to draw
-                              # their share of it, with mask_key and [peers] set: docs/node.md
+                              # their share of it; needs mask_key above and [peers] below
 
 [work]                        # how much anybody may keep this node busy, whatever it costs in epsilon
 rounds = 10000                # of one job
@@ -50,6 +56,9 @@ requests_an_hour = 10000
 message_mb = 256              # arrays of one request, or of its answer
 stored_mb = 256               # answers kept for being asked again
 seconds = 600                 # for one message
+
+# [peers]                     # for secure sums: each other node, and the public half of its mask key, as its operator
+# other-node = "k3Zr...="     # gave it to you and not as the coordinator did
 """
 
 _TABLE = """data = "records.csv"          # your table: .csv, .tsv or .parquet

@@ -1,25 +1,30 @@
 """What a node's operator allows: one TOML file, written by the operator and read anew for every request.
 
-format = 1                      # of this file; left out, it is 1
+format = 1                      # the version of this format
 
 [node]
-name = "hospital-1"
+name = "hospital-1"             # what the node is called: letters, digits, dots, spaces and dashes
 data = "records.csv"            # a table (.csv, .tsv, .parquet) by its schema; or .npz with x and y
 test = "held-out.csv"           # records that no round sees, for counting right answers
-schema = "schema.toml"          # public: what the columns mean, and the classes. Or, for .npz alone: classes = 10
-ledger = "ledger.db"
+schema = "schema.toml"          # public: what the columns mean, and the classes
+classes = 10                    # in place of a schema, where records are an .npz file: how many classes there are
+ledger = "ledger.db"            # what was released so far: made once, kept as long as the data
+mask_key = "mask.key"           # for secure sums: the secret half that `fedsofim federation mask-key` made
+witness = "/var/lib/witness"    # the file in which the node remembers how its ledger ended: never in the folder that
+                                # the ledger is restored with. Left out, it is in the user's state folder
 
 [budget]                        # over the life of the data, all runs and servers together
-epsilon = 2.0                   # or "no-privacy": for rehearsals on records that need no protection
-delta = 1e-5
+epsilon = 2.0                   # the cap: what would bring the ledger above it is refused. Or "no-privacy": for
+                                # rehearsals on records that need no protection
+delta = 1e-5                    # at which epsilon is stated: well below one over the number of records
 unit = "person"                 # whom epsilon protects: record (if left out), client, or
                                 # person (the schema's column of kind person)
 records_per_person = 10         # needed with person or client: how many records of one may count, at most
 
 [limits]
 smallest_multiplier = 1.0       # noise std over clip, of every release
-largest_clip = 10.0
-methods = ["fedsofim", "fedgd"]
+largest_clip = 10.0             # the largest norm a record may have in what a method sums, whose clip the job names
+methods = ["fedsofim", "fedgd"] # those of the installed ones that this node takes part in: `fedsofim methods`
 models = ["linear", "mlp"]      # of what is installed here; left out, only the linear one
 secure_sum_min_clients = 0      # 0: never share noise; else how many clients, this one included, are trusted
                                 # to draw their share of it
@@ -28,7 +33,7 @@ secure_sum_min_clients = 0      # 0: never share noise; else how many clients, t
 rounds = 10000                  # of one job
 local_steps = 1000              # releases in one round
 requests = 20000                # over the life of the ledger, whatever they cost
-requests_an_hour = 10000
+requests_an_hour = 10000        # in any hour, whatever they cost
 message_mb = 256                # arrays of one request, or of its answer
 stored_mb = 256                 # answers kept for being asked again
 seconds = 600                   # for one message; then whoever works on it is ended

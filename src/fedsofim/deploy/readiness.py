@@ -28,6 +28,18 @@ class Finding(NamedTuple):
     right: bool
     text: str
 
+    @property
+    def mark(self) -> str:
+        return "ok" if self.right else "WRONG"
+
+
+class Note(Finding):
+    """Nothing that keeps a node from joining, and for its operator to judge."""
+
+    @property
+    def mark(self) -> str:
+        return "note"
+
 
 def findings(policy: Path, superlink: str | None, certificates: Path | None, key: Path | None) -> Iterator[Finding]:
     """One by one, for the operator's eyes; what depends on what is wrong already is left out."""
@@ -51,17 +63,18 @@ def findings(policy: Path, superlink: str | None, certificates: Path | None, key
 def _of_data(policy: Policy) -> Iterator[Finding]:
     """Everything that is wrong with the records, with row and column: here, and nowhere that others read."""
     if policy.schema is not None:
-        leaks = [f"{' and '.join(what)} of '{column}'" for column, what in policy.schema.leaks.items()]
-        marked = f"; {', '.join(leaks)} were read off records, which epsilon does not cover" if leaks else ""
-        yield Finding(True, f"schema: {len(feature_names(policy.schema))} features, {policy.classes} classes{marked}")
+        yield Finding(True, f"schema: {len(feature_names(policy.schema))} features, {policy.classes} classes")
+        if leaks := policy.schema.leaks_in_words:
+            yield Note(True, f"schema: {leaks} were read off records, which epsilon does not cover")
     try:
         data = read_data(policy)
     except DataProblem as error:
         yield Finding(False, error.details)
+        yield from (Note(True, remark) for remark in error.remarks)
         return
     of = "" if policy.unit != "person" else f" of {data.units} persons, at most {_largest(data)} of one,"
     yield Finding(True, f"data: {len(data.y)} records{of} of {data.x.shape[1]} features in {policy.classes} classes")
-    yield from (Finding(True, f"note: {remark}") for remark in data.remarks)
+    yield from (Note(True, remark) for remark in data.remarks)
 
 
 def _largest(data: Data) -> int:

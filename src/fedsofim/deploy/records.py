@@ -25,11 +25,11 @@ from fedsofim.errors import DataWarning, InputError
 
 
 class DataProblem(InputError):
-    """Something about the records themselves: never told to the server. `details` may quote cells."""
+    """Something about the records themselves: never told to the server. `details` and `remarks` may quote cells."""
 
-    def __init__(self, text: str, details: str = "") -> None:
+    def __init__(self, text: str, details: str = "", remarks: tuple[str, ...] = ()) -> None:
         super().__init__(text)
-        self.details = details or text
+        self.details, self.remarks = details or text, remarks
 
 
 class Seen(NamedTuple):
@@ -52,7 +52,8 @@ class Seen(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Records as programs take them; `remarks` are what their operator should know of how they were read."""
+    """Records as programs take them; `remarks` are what their operator should know of how they were read: they quote
+    cells, so `fedsofim node check` alone shows them."""
 
     x: np.ndarray
     y: np.ndarray
@@ -73,11 +74,23 @@ class Data(NamedTuple):
 
 
 def read_data(policy: Policy) -> Data:
-    """The node's records, checked, with those it holds out."""
-    found = _read(policy, policy.data, "data")
-    if policy.test is None:
+    """The node's records, checked, with those it holds out. What is wrong with either file is told together."""
+    files = {"data": policy.data} | ({} if policy.test is None else {"test": policy.test})
+    read, problems = [], []
+    for key, path in files.items():
+        try:
+            read.append(_read(policy, path, key))
+        except DataProblem as problem:
+            problems.append(problem)
+    if problems:
+        remarks = tuple(remark for part in (*read, *problems) for remark in part.remarks)
+        raise DataProblem("; ".join(map(str, problems)), "\n".join(problem.details for problem in problems), remarks)
+    return _with_held_out(policy, *read)
+
+
+def _with_held_out(policy: Policy, found: Data, held: Data | None = None) -> Data:
+    if held is None:
         return found
-    held = _read(policy, policy.test, "test")
     if held.x.shape[1] != found.x.shape[1]:
         raise DataProblem(f"{policy.test}: {held.x.shape[1]} features; expected {found.x.shape[1]}, as in the data")
     both = hashlib.sha256((found.fingerprint + held.fingerprint).encode()).hexdigest()
@@ -116,7 +129,7 @@ def _records(policy: Policy, path: Path, key: str) -> Data:
     except DataProblem:
         raise
     except (InputError, OSError) as error:
-        raise DataProblem(f"{path}: the table cannot be used; `fedsofim node check` says why", str(error)) from None
+        raise _unusable(path, error) from None
     raise DataProblem(f"{path}: cannot read files of kind '{path.suffix}'; expected .npz, {', '.join(TABLES)}")
 
 
@@ -129,9 +142,20 @@ def _of_table(path: Path, schema: Schema | None, signature: tuple[int, ...]) -> 
         )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", DataWarning)
-        rows = read_table(path, schema=schema)
-    remarks = tuple(str(w.message) for w in said if issubclass(w.category, DataWarning))
+        try:
+            rows = read_table(path, schema=schema)
+        except InputError as error:
+            raise _unusable(path, error, _remarks(said)) from None
+    remarks = _remarks(said)
     return _data(rows.x, rows.y.astype(np.int32), remarks)._replace(person=rows.person)
+
+
+def _remarks(said: list[warnings.WarningMessage]) -> tuple[str, ...]:
+    return tuple(w.message.details for w in said if isinstance(w.message, DataWarning))
+
+
+def _unusable(path: Path, error: Exception, remarks: tuple[str, ...] = ()) -> DataProblem:
+    return DataProblem(f"{path}: the table cannot be used; `fedsofim node check` says why", str(error), remarks)
 
 
 def _of_arrays(path: Path, policy: Policy) -> Data:

@@ -53,7 +53,7 @@ def _of_table(model: Trained, cells: Cells) -> Predictions:
     encoded = model.encoded(cells)
     schema = numbers_only(model.columns) if model.schema is None else model.schema
     ignored = strangers(schema, cells)
-    remarks = [*cells.remarks, *encoded.remarks]
+    remarks = [*cells.remarks, *(remark.details for remark in encoded.remarks)]  # told to who has the table
     remarks += [f"columns that the model does not know are ignored: {', '.join(ignored)}"] if ignored else []
     person = schema.person
     known = person is not None and person.name in cells.columns
