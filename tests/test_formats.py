@@ -4,7 +4,6 @@ What older ones hold is still found in them: test_golden.py.
 """
 
 import json
-import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -34,7 +33,6 @@ from ledgers import made
 from nodes import policy_toml
 
 GOLDEN = Path(__file__).parent / "golden"
-PAGE = (Path(__file__).parents[1] / "docs" / "stability.md").read_text()
 
 EXPERIMENT = 'datasets = ["digits"]\nepsilons = [1]\n[methods]\na = { method = "fedgd" }\n'
 SCHEMA = '[columns.age]\nkind = "number"\nrange = [0, 120]\n[columns.ill]\nkind = "label"\n'
@@ -220,16 +218,6 @@ def test_a_witness_that_cannot_be_read_says_what_to_do(content: str, tmp_path: P
     place_of(Account(path).identity()).write_text(content)
     with pytest.raises(InputError, match=r"nothing is released. Restore its newest copy.* fedsofim ledger adopt"):
         Account(path).standing()
-
-
-# --- the page -----------------------------------------------------------------------------------------------
-
-
-def test_the_page_has_the_versions_that_the_program_has_and_no_others():
-    rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in PAGE.splitlines() if line.startswith("| ")]
-    listed = [tuple(row) for row in rows if re.fullmatch(r"\d+", row[1])]
-    names = {kind: re.sub("^an? ", "", kind.name) for kind in formats.ALL}
-    assert listed == [(names[kind], str(kind.writes), ", ".join(map(str, kind.reads))) for kind in formats.ALL]
 
 
 def test_every_format_is_among_all():

@@ -17,7 +17,7 @@ import fedsofim as fs
 from fedsofim import formats
 from fedsofim.core.preparation import Centred, ColumnScales, UnitNorm
 from fedsofim.data.schema import as_toml, read_schema, schema_of
-from fedsofim.deploy import certificate, credentials
+from fedsofim.deploy import certificate
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.certificate import statement
 from fedsofim.deploy.checkpoint import restore, save
@@ -88,6 +88,8 @@ def write_federation(at: Path, out: Callable[[Format], Path]) -> None:
 
 
 def credentials_of(at: Path) -> Path:
+    from fedsofim.deploy import credentials
+
     credentials.node_key(at / "n0", "n0")
     return at / "n0" / "node.key"
 
