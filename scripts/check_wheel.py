@@ -37,13 +37,13 @@ ROOMS = {
     "models": ("models", "parts"),
     "methods": ("contract", "published", "settings"),
     "recipes": ("recipes",),
-    "trained": ("answers", "models"),
+    "trained": ("models",),
     "simulation": ("simulator", "training"),
     "theory": ("norms",),
     "experiments": ("grid_file", "rows_to_trust", "tuning"),
     "deploy": ("account", "certificate", "ledger_history", "node", "policy"),
     "attack": ("claims", "scoring"),
-    "cli": ("commands", "first_day", "plan_command"),
+    "cli": ("commands", "task_options", "whom_commands"),
 }
 SLICE = (
     *(f"tests/{room}/test_{name}.py" for room, names in ROOMS.items() for name in names),
