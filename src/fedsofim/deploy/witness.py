@@ -20,6 +20,9 @@ from fedsofim.errors import InputError
 from fedsofim.files import write_whole
 from fedsofim.formats import WITNESS, check_format
 
+_ADOPT = "If you know that the ledger is its newest copy: fedsofim ledger adopt --policy policy.toml"
+_ROOM = "Make room, or let this user write there"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Witness:
@@ -61,8 +64,7 @@ def read_witness(path: Path) -> Witness | None:
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"{path}: the ledger's witness cannot be read ({error}); nothing is released. Restore its newest copy. If "
-            "there is none, and you know that the ledger is its newest copy, remove this file, and: fedsofim ledger "
-            "adopt --policy policy.toml"
+            f"there is none, put this file aside. {_ADOPT}"
         ) from error
 
 
@@ -83,7 +85,9 @@ def write_witness(path: Path, witness: Witness) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, lambda file: (os.fchmod(file.fileno(), 0o600), file.write(json.dumps(found).encode())))
     except OSError as error:
-        raise InputError(f"{path}: the ledger's witness cannot be written ({error}); nothing is released") from error
+        raise InputError(
+            f"{path}: the ledger's witness cannot be written ({error}); nothing is released. {_ROOM}"
+        ) from error
 
 
 def advance(path: Path, last: Link) -> None:
@@ -91,7 +95,7 @@ def advance(path: Path, last: Link) -> None:
     with _locked(path):
         known = read_witness(path)
         if known is None:
-            raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
+            raise InputError(f"{path}: the ledger's witness is gone; nothing is released. {_ADOPT}")
         if last.number > known.last.number:
             write_witness(path, replace(known, last=last))
 
@@ -104,7 +108,7 @@ def believe(path: Path, last: Link) -> None:
     with _locked(path):
         known = read_witness(path)
         if known is None:
-            raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
+            raise InputError(f"{path}: the ledger's witness is gone; nothing is released. {_ADOPT}")
         write_witness(path, replace(known, signed=last))
 
 
@@ -128,4 +132,6 @@ def _locked(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
     except OSError as error:
-        raise InputError(f"{path}: the ledger's witness cannot be written ({error}); nothing is released") from error
+        raise InputError(
+            f"{path}: the ledger's witness cannot be written ({error}); nothing is released. {_ROOM}"
+        ) from error
