@@ -1,6 +1,6 @@
 """Rerun the paper's ResNet-20 tables: every method, preset and budget, 3 seeds, at round 70.
 
-    python benchmarks/published_accuracy.py --features ../shared/data --published ../shared/published --out runs/a.csv
+    python benchmarks/published_accuracy.py --features FEATURES --published PUBLISHED --out runs/a.csv
 
 Neither the features ({cifar10,pathmnist}_resnet20.npz) nor the paper's accuracy.csv are part of the project. Rows
 already in the output file are kept, so an interrupted run goes on where it stopped. At the end docs/results and

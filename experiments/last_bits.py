@@ -1,6 +1,6 @@
 """Which of the paper's runs say something to their digits: docs/results/last-bits.
 
-    python experiments/last_bits.py runs/last-bits --source ../shared/data
+    python experiments/last_bits.py runs/last-bits --source FEATURES
 
 The paper's grids on CIFAR-10, and the tuned one on PathMNIST, are run twice, the second time with a clip that is larger
 by a millionth of itself: next to the noise that is nothing, and about what machines and libraries differ by. What

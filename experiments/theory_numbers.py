@@ -1,6 +1,6 @@
 """The numbers of docs/theory.md, computed: docs/results/theory/numbers.json.
 
-    python experiments/theory_numbers.py --features ../shared/data
+    python experiments/theory_numbers.py --features FEATURES
 
 The constants are those of the paper's setting on CIFAR-10's features at epsilon 10, as `fedsofim theory --constants
 records` has them; the small worlds are those of tests/theory, which hold the claims around these numbers.

@@ -124,9 +124,9 @@ def quickly_compiled(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of the paper's own features; not part of the project, so absent on a user's machine."""
+    """The folder of the paper's own features and source; not part of the project, so absent on a user's machine."""
     if not (SHARED / "data").is_dir():
-        pytest.skip("needs the paper's features in ../shared, which is not part of the project")
+        pytest.skip("needs the paper's features, which are not part of the project, in shared/data beside the checkout")
     return SHARED
 
 

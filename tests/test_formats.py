@@ -1,6 +1,10 @@
-"""Files that outlive the program: each has a version, an unknown one is refused in words, the one before is read."""
+"""Files that another version may meet: each has a version, an unknown one is refused in words.
+
+What older ones hold is still found in them: test_golden.py.
+"""
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -19,13 +23,16 @@ from fedsofim.deploy.order import Order
 from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.policy import read_policy
 from fedsofim.deploy.server import start_job
+from fedsofim.deploy.unmasking import found_again
+from fedsofim.deploy.witness import place_of
 from fedsofim.experiments.grid_file import read_experiment
+from fedsofim.experiments.report.results import read_results
 from fedsofim.formats import Format
 from fedsofim.trained import load_model
 from ledgers import made
 from nodes import policy_toml
 
-PAGE = (Path(__file__).parents[1] / "docs" / "stability.md").read_text()
+GOLDEN = Path(__file__).parent / "golden"
 
 EXPERIMENT = 'datasets = ["digits"]\nepsilons = [1]\n[methods]\na = { method = "fedgd" }\n'
 SCHEMA = '[columns.age]\nkind = "number"\nrange = [0, 120]\n[columns.ill]\nkind = "label"\n'
@@ -64,15 +71,46 @@ def ledger(folder: Path, version: int | None) -> object:
     return Account(path).entries()
 
 
+def witness(folder: Path, version: int | None) -> object:
+    path = made(folder / "ledger.db")
+    place = place_of(Account(path).identity())
+    found = json.loads(place.read_text())
+    del found["format"]
+    place.write_text(json.dumps(found | ({} if version is None else {"format": version})))
+    return Account(path).standing()
+
+
+def runs(folder: Path, version: int | None) -> object:
+    """A stored folder of runs of which the last row is another version's."""
+    shutil.copytree(GOLDEN / "runs-1", folder, dirs_exist_ok=True)
+    rows = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    del rows[-1]["format"]
+    rows[-1] |= {} if version is None else {"format": version}
+    (folder / "runs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return read_results(folder)
+
+
+def open_sum(folder: Path, version: int | None) -> object:
+    arrays = from_bytes((GOLDEN / "open_sum-1" / "open-sum.npz").read_bytes())
+    del arrays["format"]
+    content = to_bytes(arrays | ({} if version is None else {"format": np.asarray(version)}))
+    found = found_again(restore(GOLDEN / "open_sum-1" / "checkpoint.npz"), content)
+    assert found is not None
+    return found
+
+
 READERS: dict[Format, Callable[[Path, int | None], object]] = {
     formats.EXPERIMENT: experiment,
     formats.SCHEMA: schema,
     formats.POLICY: policy,
     formats.CERTIFICATE: certificate,
     formats.LEDGER: ledger,
+    formats.WITNESS: witness,
+    formats.RUNS: runs,
+    formats.OPEN_SUM: open_sum,
 }
 ELSEWHERE = {formats.MODEL, formats.CHECKPOINT}  # below, since they are made of arrays
-PEOPLE = (formats.EXPERIMENT, formats.SCHEMA, formats.POLICY)
+UNSTATED = tuple(kind for kind in READERS if kind.unstated is not None)  # people's, and those older than their version
 
 
 def test_every_format_is_looked_at_here():
@@ -92,8 +130,8 @@ def test_an_unknown_version_is_refused_in_words(kind: Format, version: int, tmp_
         READERS[kind](tmp_path, version)
 
 
-@pytest.mark.parametrize("kind", PEOPLE, ids=lambda kind: kind.name)
-def test_files_that_people_write_need_not_state_one(kind: Format, tmp_path: Path):
+@pytest.mark.parametrize("kind", UNSTATED, ids=lambda kind: kind.name)
+def test_files_that_people_write_or_that_are_older_than_their_version_need_not_state_one(kind: Format, tmp_path: Path):
     READERS[kind](tmp_path, None)
 
 
@@ -146,10 +184,41 @@ def test_a_checkpoint_of_an_unknown_version_is_refused(checkpoint):
         restore(checkpoint(99))
 
 
-# --- the page -----------------------------------------------------------------------------------------------
+# --- others -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", formats.ALL, ids=lambda kind: kind.name)
-def test_the_page_states_the_versions(kind: Format):
-    name = kind.name.removeprefix("an ").removeprefix("a ")
-    assert f"| {name} | {kind.writes} | {', '.join(map(str, kind.reads))} |" in PAGE
+def test_a_list_of_runs_of_another_version_is_refused(tmp_path: Path):
+    shutil.copytree(GOLDEN / "runs-1", tmp_path, dirs_exist_ok=True)
+    grid = json.loads((tmp_path / "grid.json").read_text()) | {"format": 99}
+    (tmp_path / "grid.json").write_text(json.dumps(grid))
+    with pytest.raises(InputError, match="is a folder of runs of format 99"):
+        read_results(tmp_path)
+
+
+def test_settings_that_another_version_found_are_refused(tmp_path: Path):
+    shutil.copytree(GOLDEN / "experiment-1", tmp_path, dirs_exist_ok=True)
+    tuned = (tmp_path / "tuned.toml").read_text()
+    (tmp_path / "tuned.toml").write_text(tuned.replace("format = 1", "format = 99"))
+    with pytest.raises(InputError, match=r"tuned.toml: is an experiment of format 99"):
+        read_experiment(tmp_path / "experiment.toml")
+
+
+def test_a_witness_of_another_version_still_remembers_where_its_ledger_was(tmp_path: Path):
+    """A ledger that is gone is never made anew, even where a newer version of the program remembers it."""
+    with pytest.raises(InputError, match="Nothing is released"):
+        witness(tmp_path, 99)
+    (tmp_path / "ledger.db").unlink()
+    with pytest.raises(InputError, match="there was a ledger here"):
+        Account(tmp_path / "ledger.db").create()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "7", '{"format": 1}', '{"format": 1, "where": 3}'])
+def test_a_witness_that_cannot_be_read_says_what_to_do(content: str, tmp_path: Path):
+    path = made(tmp_path / "ledger.db")
+    place_of(Account(path).identity()).write_text(content)
+    with pytest.raises(InputError, match=r"nothing is released. Restore its newest copy.* fedsofim ledger adopt"):
+        Account(path).standing()
+
+
+def test_every_format_is_among_all():
+    assert set(formats.ALL) == {kind for kind in vars(formats).values() if isinstance(kind, Format)}

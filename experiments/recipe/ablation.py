@@ -1,6 +1,6 @@
 """What each part of the recipe buys, and how near its steps are to the best: docs/results/recipe-ablation.
 
-    python experiments/recipe/ablation.py --data ../shared/data --data runs/tables --runs runs/ablation
+    python experiments/recipe/ablation.py --data FEATURES --data runs/tables --runs runs/ablation
 
 One part at a time is left out or exchanged, all else stays; test accuracy, five seeds, differences paired by seed. For
 the steps, every step of a run is multiplied by a factor. Nothing is chosen here: the recipe's constants were fixed on

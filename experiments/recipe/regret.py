@@ -1,6 +1,6 @@
 """The recipe against the best that tuning could have found, cell by cell: docs/results/recipe-regret.
 
-    python experiments/recipe/regret.py --data ../shared/data --data runs/tables --out runs/recipe/regret
+    python experiments/recipe/regret.py --data FEATURES --data runs/tables --out runs/recipe/regret
 
 In each cell of cells.toml the nine methods are tuned on a tenth of the training records (`tuned_search.py`), in the
 recipe's preparation and in the paper's protocol (there the best four only, with more than 10,000 records). Those within

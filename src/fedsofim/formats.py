@@ -1,8 +1,9 @@
-"""Every file that outlives the program that wrote it: its format's version, and which versions are read.
+"""Every file that another version of the program may have to read: its format's version, and which versions are read.
 
-docs/stability.md says what that promises. A version is raised when an older reader would misread a newer file, and an
-older version is read for as long as it stands in `reads`; everything else is refused in a sentence, never guessed at.
-Where a file states no version it is of version `unstated`: files that people write need not state one.
+docs/stability.md says what that promises, and which files have no version. One is raised when an older reader would
+misread a newer file, and an older version is read for as long as it stands in `reads`; everything else is refused in a
+sentence, never guessed at. Where a file states no version it is of version `unstated`: files that people write need not
+state one, and some were written before theirs had one. tests/golden/ holds a file of every version that is read.
 
 >>> check_format(EXPERIMENT, {}, "mine.toml")
 1
@@ -31,16 +32,24 @@ class Format:
     otherwise: str = "Use the version of fedsofim that wrote it"
 
 
-LEDGER = Format("a ledger", 2, (2,), otherwise="Nothing is released. Use the version of fedsofim that wrote it")
+_KEPT = "Nothing is released. Use the version of fedsofim that wrote it"
+LEDGER = Format("a ledger", 2, (2,), otherwise=_KEPT)
+WITNESS = Format("a ledger's witness", 1, (1,), unstated=1, otherwise=_KEPT)
 POLICY = Format("a policy", 1, (1,), unstated=1)
 CERTIFICATE = Format("a certificate", 1, (1,), key="certificate")
 MODEL = Format("a model", 1, (1,), otherwise="Use the version of fedsofim that wrote it, or train again")
 SCHEMA = Format(
     "a schema", 1, (1,), unstated=1, otherwise="Use the version that wrote it, or draft it anew with fedsofim schema"
 )
-EXPERIMENT = Format("an experiment", 1, (1,), unstated=1)
+EXPERIMENT = Format("an experiment", 1, (1,), unstated=1)  # and the settings that fedsofim tune found for one
+RUNS = Format(
+    "a folder of runs", 1, (1,), unstated=1, otherwise="Use the version of fedsofim that wrote it, or another folder"
+)
 CHECKPOINT = Format("a job's checkpoint", 2, (1, 2), unstated=1)  # 1 stated no version
-ALL = (LEDGER, POLICY, CERTIFICATE, MODEL, SCHEMA, EXPERIMENT, CHECKPOINT)
+OPEN_SUM = Format(
+    "an open sum", 1, (1,), unstated=1, otherwise="Finish its job with the version of fedsofim that began it"
+)
+ALL = (LEDGER, WITNESS, POLICY, CERTIFICATE, MODEL, SCHEMA, EXPERIMENT, RUNS, CHECKPOINT, OPEN_SUM)
 
 
 def check_format(kind: Format, document: Mapping[str, Any], where: object) -> int:

@@ -3,15 +3,17 @@
 import re
 from pathlib import Path
 
+import lock
 import pytest
-from dependencies import closure, developed_with, required
+from dependencies import developed_with, required
+from lock import differences, pins, text
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = (ROOT / "requirements-dev.lock").read_text()
-PINNED = dict(line.split("==") for line in LOCK.splitlines() if not line.startswith("#"))
+PINNED = pins(LOCK)
 
 
 def unmet(requirements: list[Requirement], pinned: dict[str, str]) -> list[str]:
@@ -34,16 +36,39 @@ def test_a_requirement_that_is_new_or_raised_is_noticed():
     assert unmet([Requirement("numpy>=99")], PINNED) == ["numpy>=99"]
 
 
-def test_nothing_is_pinned_that_nobody_needs():
-    """Here, where what is pinned is installed."""
+def test_it_is_what_is_installed_where_its_versions_are():
+    """A package too many or too few. `scripts/lock.py --check`, which CI runs in an environment made of the file, also
+    looks at the versions."""
     try:
-        needed = closure(required(developed_with()))
+        here = pins(text())
     except ModuleNotFoundError as missing:
         pytest.skip(f"not all extras are installed: {missing}")
-    if {name: p.version for name, p in needed.items()}.keys() != PINNED.keys():
-        different = needed.keys() ^ PINNED.keys()
-        versions = [name for name, p in needed.items() if PINNED.get(name) != p.version.partition("+")[0]]
-        assert versions, f"make lock: {sorted(different)}"  # other versions need other things
+    others = [name for name in here.keys() & PINNED.keys() if here[name] != PINNED[name]]
+    if others:
+        pytest.skip(f"other versions of {', '.join(sorted(others))} are installed, which may need other packages")
+    assert differences(PINNED, here) == [], "make lock"
+
+
+def test_a_package_too_many_too_few_or_of_another_version_is_noticed():
+    name, version = next(iter(PINNED.items()))
+    assert differences(PINNED, PINNED) == []
+    assert differences(PINNED | {"stray": "1"}, PINNED) == ["stray: 1 in the file, not needed here"]
+    assert differences(PINNED, PINNED | {"new": "1"}) == ["new: not in the file, 1 here"]
+    assert differences(PINNED, PINNED | {name: "0"}) == [f"{name}: {version} in the file, 0 here"]
+
+
+def test_the_check_fails_where_the_file_names_what_is_not_installed(monkeypatch, tmp_path: Path):
+    (tmp_path / "other.lock").write_text(LOCK + "stray==1.0\n")
+    monkeypatch.setattr(lock, "LOCK", tmp_path / "other.lock")
+    monkeypatch.setattr(lock, "text", lambda: LOCK)
+    monkeypatch.setattr("sys.argv", ["lock.py", "--check"])
+    with pytest.raises(SystemExit, match=r"stray: 1.0 in the file"):
+        lock.main()
+
+
+def test_ci_installs_it_and_checks_it():
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert ci.index("LOCKED=1") < ci.index("scripts/lock.py --check") < ci.index("make test")
 
 
 def test_it_is_made_of_names_and_versions_alone():

@@ -26,7 +26,7 @@ def test_every_statement_has_its_row():
 def test_the_list_of_statements_is_the_papers(shared: Path):
     paper = shared / "paper" / "dp-fedsofim.tex"
     if not paper.exists():
-        pytest.skip("needs the paper's source in ../shared, which is not part of the project")
+        pytest.skip("needs the paper's source, which is not part of the project, as shared/paper/dp-fedsofim.tex")
     text = paper.read_text(encoding="utf-8")
     found = re.findall(
         r"\\begin\{(?:lemma|theorem|proposition|corollary)\}(?:\[[^\n]*\])?\s*\\label\{([\w:-]+)\}", text

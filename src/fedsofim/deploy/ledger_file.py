@@ -201,7 +201,7 @@ def _identity(path: Path, db: sqlite3.Connection) -> str:
     stated = str(found.get("format"))
     check_format(LEDGER, {"format": int(stated) if stated.isdecimal() else stated}, path)
     if not found.get("id"):
-        raise InputError(f"{path}: a ledger without its name, so a damaged one; nothing is released")
+        raise InputError(f"{path}: a ledger without its name, so a damaged one; {_HINT}; nothing is released")
     return found["id"]
 
 
@@ -213,7 +213,9 @@ def _known(path: Path, place: Path, identity: str) -> Witness:
             "fedsofim ledger adopt --policy policy.toml; nothing is released"
         )
     if known.ledger != identity:
-        raise InputError(f"{path}: its witness, {place}, is another ledger's; nothing is released")
+        raise InputError(
+            f"{path}: its witness, {place}, is another ledger's; nothing is released. Give each its own place"
+        )
     return known
 
 

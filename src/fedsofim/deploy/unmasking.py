@@ -20,6 +20,7 @@ from fedsofim.deploy.secure_sum import added, pair_mask, stream
 from fedsofim.deploy.survivors import AGREE, REVEAL, VOTE
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError
+from fedsofim.formats import OPEN_SUM, check_format
 
 
 class Said(NamedTuple):
@@ -171,21 +172,25 @@ def _too_few(opening: OpenSum, what: str, count: int, trouble: Mapping[str, str]
 
 def kept(opening: OpenSum) -> bytes:
     """An open sum as a file's contents."""
-    arrays: dict[str, Any] = {"digest": opening.circle.digest, "present": list(opening.present), "total": opening.total}
+    arrays: dict[str, Any] = {"format": OPEN_SUM.writes}
+    arrays |= {"digest": opening.circle.digest, "present": list(opening.present), "total": opening.total}
     for i, name in enumerate(opening.present):
         arrays |= {f"{key}{i}": value for key, value in opening.parcels[name].items()}
     return to_bytes(arrays)
 
 
 def found_again(now: JobState, data: bytes) -> OpenSum | None:
-    """The open sum in a file, if it is of the present request; a damaged one counts as none."""
+    """The open sum in a file, if it is of the present request. A damaged one counts as none, another version's not."""
     circle = Circle.of(now.job, now.request().digest())
     try:
         arrays = from_bytes(data)
         if circle is None or str(arrays["digest"]) != circle.digest:
             return None
+        check_format(OPEN_SUM, {k: v.item() for k, v in arrays.items() if k == OPEN_SUM.key}, "open-sum.npz")
         present: Sequence[str] = [str(name) for name in arrays["present"]]
         parcels = {name: {key: arrays[f"{key}{i}"] for key in circle.shapes} for i, name in enumerate(present)}
         return OpenSum(circle, tuple(present), arrays["total"], parcels)
+    except InputError:
+        raise
     except (ValueError, KeyError, OSError, EOFError, BadZipFile):
         return None

@@ -13,10 +13,15 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fedsofim.deploy.chain import Link
 from fedsofim.errors import InputError
 from fedsofim.files import write_whole
+from fedsofim.formats import WITNESS, check_format
+
+_ADOPT = "If you know that the ledger is its newest copy: fedsofim ledger adopt --policy policy.toml"
+_ROOM = "Make room, or let this user write there"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,8 @@ def place_of(identity: str) -> Path:
 def read_witness(path: Path) -> Witness | None:
     """The witness in a file; None if there is no such file."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = _found(path)
+        check_format(WITNESS, found, path)
         last = Link(int(found["count"]), bytes.fromhex(found["digest"]))
         given = found.get("signed")
         signed = None if given is None else Link(int(given[0]), bytes.fromhex(given[1]))
@@ -53,21 +59,35 @@ def read_witness(path: Path) -> Witness | None:
         )
     except FileNotFoundError:
         return None
+    except InputError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise InputError(f"{path}: the ledger's witness cannot be read ({error}); nothing is released") from error
+        raise InputError(
+            f"{path}: the ledger's witness cannot be read ({error}); nothing is released. Restore its newest copy. If "
+            f"there is none, put this file aside. {_ADOPT}"
+        ) from error
+
+
+def _found(path: Path) -> dict[str, Any]:
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found
 
 
 def write_witness(path: Path, witness: Witness) -> None:
     """On disk, whole, for its owner's eyes only."""
-    found = {"ledger": witness.ledger, "where": witness.where, "key": witness.key.hex()}
-    found |= {"count": witness.last.number, "digest": witness.last.digest.hex()}  # type: ignore[dict-item]
+    found: dict[str, Any] = {"format": WITNESS.writes, "ledger": witness.ledger, "where": witness.where}
+    found |= {"key": witness.key.hex(), "count": witness.last.number, "digest": witness.last.digest.hex()}
     if witness.signed is not None:
-        found["signed"] = [witness.signed.number, witness.signed.digest.hex()]  # type: ignore[assignment]
+        found["signed"] = [witness.signed.number, witness.signed.digest.hex()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(path, lambda file: (os.fchmod(file.fileno(), 0o600), file.write(json.dumps(found).encode())))
     except OSError as error:
-        raise InputError(f"{path}: the ledger's witness cannot be written ({error}); nothing is released") from error
+        raise InputError(
+            f"{path}: the ledger's witness cannot be written ({error}); nothing is released. {_ROOM}"
+        ) from error
 
 
 def advance(path: Path, last: Link) -> None:
@@ -75,7 +95,7 @@ def advance(path: Path, last: Link) -> None:
     with _locked(path):
         known = read_witness(path)
         if known is None:
-            raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
+            raise InputError(f"{path}: the ledger's witness is gone; nothing is released. {_ADOPT}")
         if last.number > known.last.number:
             write_witness(path, replace(known, last=last))
 
@@ -88,16 +108,18 @@ def believe(path: Path, last: Link) -> None:
     with _locked(path):
         known = read_witness(path)
         if known is None:
-            raise InputError(f"{path}: the ledger's witness is gone; nothing is released")
+            raise InputError(f"{path}: the ledger's witness is gone; nothing is released. {_ADOPT}")
         write_witness(path, replace(known, signed=last))
 
 
 def witness_of_place(ledger: Path) -> Path | None:
-    """The witness of a ledger that was made in this place, if there is one in the state folder."""
+    """The witness of a ledger that was made in this place, if there is one in the state folder.
+
+    Whatever else is in it, and of whatever version it is: `where` has this meaning in all of them.
+    """
     for path in sorted((state_folder() / "ledgers").glob("*.json")):
-        with contextlib.suppress(InputError):  # another's witness that is damaged is not this one's trouble
-            known = read_witness(path)
-            if known is not None and known.where == str(ledger):
+        with contextlib.suppress(OSError, ValueError, RecursionError):  # one that is damaged is another's trouble
+            if _found(path).get("where") == str(ledger):
                 return path
     return None
 
@@ -110,4 +132,6 @@ def _locked(path: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
     except OSError as error:
-        raise InputError(f"{path}: the ledger's witness cannot be written ({error}); nothing is released") from error
+        raise InputError(
+            f"{path}: the ledger's witness cannot be written ({error}); nothing is released. {_ROOM}"
+        ) from error

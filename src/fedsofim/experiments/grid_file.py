@@ -164,7 +164,9 @@ def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:
     found = path.parent / table["tuned"]
     if not found.is_file():
         raise InputError(f"{found}: no such file; make it with: fedsofim tune {path} --out {found}")
-    for label, given in read_toml(found).get("methods", {}).items():
+    settings = read_toml(found)
+    check_format(EXPERIMENT, settings, found)
+    for label, given in settings.get("methods", {}).items():
         yield from _entries(found, label, given)
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from fedsofim.errors import InputError
+from fedsofim.formats import RUNS as FORMAT
+from fedsofim.formats import check_format
 
 RUNS, GRID, LOCK = "runs.jsonl", "grid.json", ".lock"  # the files of a folder of runs
 
@@ -36,7 +38,10 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     path = folder / RUNS
     if not path.exists():
         return []
-    return read_lines(path)
+    rows = read_lines(path)
+    for row in rows:  # each its own: another version may have gone on where this one stopped
+        check_format(FORMAT, row, path)
+    return rows
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

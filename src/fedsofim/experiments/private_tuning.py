@@ -31,6 +31,7 @@ from fedsofim.experiments.reading import read_dataset
 from fedsofim.experiments.tuning import Search, Settings, fixed_in, set_apart, stages
 from fedsofim.experiments.whom import EVERY_RECORD
 from fedsofim.files import write_text
+from fedsofim.formats import EXPERIMENT
 from fedsofim.methods import make
 from fedsofim.progress import SILENT, Progress
 from fedsofim.recipes import settings_in
@@ -225,6 +226,7 @@ def write_found(found: Found, out: Path, folder: Path) -> None:
         f"# Search and model together: epsilon {ledger['epsilon']:.6g} at delta {ledger['delta']:g}.",
         f"# The model is in {folder.name}/.",
         "# Training anew with these settings on the same records is another run, which costs its own epsilon.",
+        f"format = {EXPERIMENT.writes}",
         "",
         f'[methods."{label}"]',
         f"method = {json.dumps(found.entry.method)}",

@@ -25,6 +25,7 @@ from fedsofim.experiments.kept_models import model_folder, save_point
 from fedsofim.experiments.reading import digest, read_datasets
 from fedsofim.experiments.versions import code_of
 from fedsofim.files import write_text
+from fedsofim.formats import RUNS as FORMAT
 from fedsofim.progress import progress_bar
 from fedsofim.recipes import settings_in
 from fedsofim.simulation import sweep, training
@@ -113,6 +114,7 @@ def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, 
     if out is not None:
         save_point(out, point, plan, split, params, made, trace)
     return {
+        "format": FORMAT.writes,
         "id": point.id,
         **point.plain(),
         "code": code_of(point.method),
@@ -178,6 +180,7 @@ def _write_grid(experiment: Experiment, out: Path, todo: list[Point], data: dict
     """What belongs to this experiment, for whoever reads the folder: run ids, test labels, who holds what."""
     places = labels_of(experiment.partitions)
     grid = {
+        "format": FORMAT.writes,
         "experiment": experiment.plain(),
         "ids": [point.id for point in todo],
         "points": [_point(point) for point in todo],

@@ -24,6 +24,7 @@ from fedsofim.experiments.journal import append, mend, read_lines
 from fedsofim.experiments.reading import read_dataset
 from fedsofim.experiments.whom import EVERY_RECORD
 from fedsofim.files import write_text
+from fedsofim.formats import EXPERIMENT
 from fedsofim.progress import progress_bar
 from fedsofim.simulation import sweep
 from fedsofim.trained.measures import in_words as measure_in_words
@@ -236,6 +237,7 @@ def write_winners(path: Path, winners: list[Winner], search: Search, split: Spli
         f"# Settings chosen by `fedsofim tune --strategy {search.strategy}` on {split.dataset.name}:",
         f"# {search.rounds} rounds, seed {search.seed}, scored on {search.holdout:g} of each client's records.",
         f"# {NOT_COVERED}",
+        f"format = {EXPERIMENT.writes}",
     ]
     for label in dict.fromkeys(w.entry.label for w in winners):
         mine = [w for w in winners if w.entry.label == label]

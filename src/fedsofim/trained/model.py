@@ -130,6 +130,7 @@ class Trained:
     def to_onnx(self, path: str | Path) -> Path:
         """An ONNX file, from raw columns (or features) to label and probabilities, or to the number; needs the extra
         onnx."""
+        self.check_exportable("ONNX")  # before anybody is sent to install what would not help
         from fedsofim.trained.onnx_file import write_onnx
 
         return write_onnx(self, Path(path))

@@ -15,6 +15,8 @@ from fedsofim.core.budget import epsilon_stated, in_words
 from fedsofim.errors import InputError
 from fedsofim.experiments.journal import GRID, from_text, read_runs
 from fedsofim.files import write_text
+from fedsofim.formats import RUNS as FORMAT
+from fedsofim.formats import check_format
 from fedsofim.simulation.simulator import Trace
 from fedsofim.tasks import Task, task_of
 
@@ -228,9 +230,11 @@ def read_results(folder: Path) -> Results:
 
 def _grid(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text())
+        grid = json.loads(path.read_text())
     except ValueError as problem:
         raise InputError(f"{path}: is damaged ({problem}); let fedsofim compare write it again") from None
+    check_format(FORMAT, grid, path)
+    return grid
 
 
 def _result(run: dict[str, Any]) -> Result:
