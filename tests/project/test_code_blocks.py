@@ -1,8 +1,8 @@
 """Every code block of the docs: Python is executed, commands are held against the program, TOML against its readers.
 
 Executed elsewhere: both tutorials and docs/coordinator.md (test_tutorials.py), docs/models.md (test_models_page.py),
-README.md and CONTRIBUTING.md (test_docs.py). Not executed: blocks marked `text` (what a program printed, a drawing
-of letters), and blocks without a language that hold no command (a table, a folder's files).
+README.md and CONTRIBUTING.md (test_docs.py); commands are typed in test_commands_typed.py. Not executed: blocks marked
+`text` (a drawing of letters, a table, a folder's files).
 """
 
 import re
@@ -22,10 +22,8 @@ from fedsofim.cli.app import app
 from fedsofim.data.schema import schema_of
 from fedsofim.deploy import policy
 from fedsofim.experiments import grid_file
-from walked import ROOT, Block, blocks, execute, lines_of, python_of
+from walked import PAGES, ROOT, Block, blocks, execute, lines_of, python_of
 
-DOCS = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md") if p.parent.parent.name != "results")
-PAGES = ["README.md", "CONTRIBUTING.md", *(p for p in DOCS if "/tables/" not in p)]
 ALL = [block for page in PAGES for block in blocks(page)]
 ELSEWHERE = {"README.md", "CONTRIBUTING.md", "docs/models.md", "docs/coordinator.md"}
 EXECUTED = [p for p in PAGES if python_of(p) and p not in ELSEWHERE and "tutorials" not in p]
@@ -61,7 +59,7 @@ def test_the_table_of_guesses_is_what_its_block_prints(capsys):
 
 # --- commands -----------------------------------------------------------------------------------------------
 
-COMMANDS = [(b, line) for b in ALL if b.lang in ("sh", "bash", "") for line in lines_of(b)]
+COMMANDS = [(b, line) for b in ALL if b.lang == "sh" for line in lines_of(b)]
 OURS = [(b, line) for b, line in COMMANDS if line.startswith("fedsofim ")]
 PROGRAM: click.Command = typer.main.get_command(app)
 MADE_BEFORE = {"fed/server/start-superlink.sh", "./start.sh", "./start.sh check"}  # by `federation init`
@@ -98,13 +96,16 @@ def test_a_wrong_command_is_noticed():
 def test_other_commands_name_what_is_there():
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for block, line in [(b, line) for b, line in COMMANDS if b.lang and not line.startswith("fedsofim ")]:
+    for block, line in [(b, line) for b, line in COMMANDS if not line.startswith("fedsofim ")]:
         words = shlex.split(line)
         match words[0]:
             case "make":
                 assert words[1] in targets, block
             case "python":
                 assert (ROOT / words[1]).is_file(), block
+            case "FEDSOFIM_FUZZ=20000":
+                assert words[1:4] == ["python", "-m", "pytest"], block
+                assert all((ROOT / file).is_file() for file in words[4:]), block
             case "pip":
                 assert set(re.findall(r"\w+", words[2].removeprefix("fedsofim"))) <= set(extras), block
             case _:
@@ -133,4 +134,20 @@ def test_toml_is_what_its_reader_takes(block: Block):
 
 
 def test_every_block_has_a_language_that_somebody_looks_at():
-    assert {block.lang for block in ALL} <= {"python", "sh", "bash", "toml", "text", ""}
+    assert not [str(block) for block in ALL if block.lang not in {"python", "sh", "toml", "text"}]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_fence_is_overlooked(page: str):
+    """Every line that opens or closes a block belongs to one that was read."""
+    fences = re.findall(r"^ *(?:```|~~~)", (ROOT / page).read_text(), re.M)
+    assert len(fences) == 2 * len(blocks(page))
+
+
+#: Pages whose `text` blocks are compared with what was printed (test_tutorials.py), and what shows no output.
+PRINTED = {"docs/tutorials/researcher.md"}
+NO_OUTPUT = {"docs/architecture.md", "docs/data.md"}  # the tree of the source; a table, and files in a folder
+
+
+def test_text_that_a_program_printed_is_compared():
+    assert {block.page for block in ALL if block.lang == "text"} == PRINTED | NO_OUTPUT

@@ -6,7 +6,6 @@ port, and, to be quick, one node in the place of three and two rounds.
 
 import contextlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from commands import QUICKLY
+from not_typed import NOT_TYPED
+from typed import about_a_job, shell_lines
 
 pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'")
 
@@ -23,14 +24,16 @@ from fedsofim.data import load
 from fedsofim.data.npz import save_npz
 from fedsofim.deploy import processes
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
 LIMIT = 500.0  # seconds for anything to happen, on any machine
 
 
 def commands(page: str) -> list[str]:
-    """What a page tells its reader to type, line by line."""
-    blocks = re.findall(r"```sh\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    """What a page tells its reader to type, line by line, up to the certificate.
+
+    Other jobs are not typed (not_typed.py); what is done with a job's model is, in test_tutorials.py, on a table.
+    """
+    lines = [line for line in shell_lines(f"docs/{page}") if line not in NOT_TYPED]
+    return [line for line in lines if line.startswith("fedsofim certificate ") or not about_a_job(line)]
 
 
 class Reader:

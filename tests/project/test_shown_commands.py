@@ -11,6 +11,8 @@ import typer.main
 from commands import run_here
 from fedsofim.cli.app import app
 from nodes import X, Y, policy_toml, write_records
+from not_typed import NOT_TYPED
+from typed import about_a_job, shell_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("docs/sites.md", "docs/node.md", "docs/coordinator.md")
@@ -31,6 +33,12 @@ def found(words: list[str]) -> tuple[click.Command, list[str]]:
     while isinstance(command, click.Group) and words and words[0] in command.commands:
         command, words = command.commands[words[0]], words[1:]
     return command, words
+
+
+def test_somebody_types_every_line_of_a_block_for_sites():
+    """Here, or in test_tutorials.py what is about a certificate, or nobody, with a reason."""
+    for line in shell_lines("docs/sites.md"):
+        assert tuple(line.split()[1:3]) in RUN or about_a_job(line) or line in NOT_TYPED, line
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -6,8 +6,8 @@ start.sh) are looked at here and typed in test_pages_walked.py. `pip install` is
 """
 
 import os
-import shlex
 import shutil
+import tomllib
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,40 +16,43 @@ import jax
 import numpy as np
 import pytest
 
-from commands import run_here
+from typed import about_a_job, shell_lines, told_apart, typed
 from walked import Block, blocks, execute, lines_of, python_of, write
 
 RESEARCHER, HOSPITALS = "docs/tutorials/researcher.md", "docs/tutorials/hospitals.md"
+USERS = ("docs/coordinator.md", "docs/hospital.md", "docs/sites.md", "docs/how-to/certificate.md")  # of a job
 HOSPITALS_TEXT = (Path(__file__).parents[2] / HOSPITALS).read_text(encoding="utf-8")
-
-
-def typed(line: str, capsys, monkeypatch) -> str:
-    """A line of fedsofim's, which must succeed; what it printed."""
-    words = shlex.split(line)
-    assert words[0] == "fedsofim", line
-    done = run_here(capsys, monkeypatch, *words[1:])
-    assert done.returncode == 0, f"{line}: {done.stderr}"
-    return done.stdout
 
 
 @pytest.mark.slow
 def test_the_researchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
     monkeypatch.chdir(tmp_path)
     space: dict[str, Any] = {}
+    printed = ""
     with jax.enable_x64(False):
         for block in blocks(RESEARCHER):
             match block.lang:
                 case "sh":
-                    for line in lines_of(block):
-                        if not line.startswith("pip install"):
-                            typed(line, capsys, monkeypatch)
+                    lines = [line for line in lines_of(block) if not line.startswith("pip install")]
+                    printed = "".join(typed(line, capsys, monkeypatch) for line in lines)
                 case _ if block.title:
                     write(block, tmp_path)
                 case "python":
                     execute(block, space)
+                    printed = capsys.readouterr().out
                 case lang:
                     assert lang == "text", f"{block}: nobody runs it"
+                    assert not (apart := told_apart(block.code, printed)), f"{block}: {apart}"
     assert "DP-FedGD" in (tmp_path / "runs" / "second" / "report.html").read_text()
+    assert set(tomllib.loads((tmp_path / "tuned.toml").read_text())["methods"]) == {"DP-FedGD", "Nesterov"}
+
+
+def test_another_output_than_the_page_shows_is_noticed():
+    shown = "a run: 93.89 % after 100 rounds,\nepsilon 5"
+    assert not told_apart(shown, "a run: 94.17 % after 100\nrounds, epsilon 5\n")
+    for other in ("a run: 91.89 % after 100 rounds, epsilon 5", "a run: 93.89 % after 101 rounds, epsilon 5",
+                  "a run: 93.89 % after 100 rounds", ""):  # fmt: skip
+        assert told_apart(shown, other)
 
 
 def test_its_client_method_is_the_example():
@@ -135,6 +138,7 @@ def test_the_hospitals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys):
             else:
                 done_by_hand(block, people)
         card_and_predictions(people)
+        what_other_pages_do_with_the_job(people)
         what_the_coordinators_page_shows_in_python(people)
 
 
@@ -153,6 +157,16 @@ def card_and_predictions(people: Federation) -> None:
     told = (people.hospitals[0] / "predictions.csv").read_text().splitlines()
     assert len(told) == 6 and "patient" in told[0]
     assert not list((people.desk / "jobs" / "first").glob("*.csv"))  # no record came there
+
+
+def what_other_pages_do_with_the_job(people: Federation) -> None:
+    """Its model is used at the desk, its certificate at a hospital."""
+    lines = {page: [line for line in shell_lines(page) if about_a_job(line)] for page in USERS}
+    assert all(lines.values())
+    shutil.rmtree(people.desk / "model")  # the tutorial's; the coordinator's page makes it as well
+    for line in dict.fromkeys(line for page in USERS for line in lines[page]):
+        (people.one_hospital if "--ledger ledger.db" in line else people.coordinator)(line)
+    assert (people.desk / "together.csv").exists()
 
 
 def what_the_coordinators_page_shows_in_python(people: Federation) -> None:

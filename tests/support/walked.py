@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md") if p.parent.parent.name != "results")
+PAGES = ["README.md", "CONTRIBUTING.md", *(p for p in DOCS if "/tables/" not in p)]
 _FENCE = re.compile(
     r"^(?P<in> *)```(?P<lang>\w*)(?: title=\"(?P<title>[^\"]*)\")?\n(?P<code>.*?)^(?P=in)```$", re.M | re.S
 )
