@@ -58,12 +58,12 @@ def test_files_that_only_a_process_at_work_has_are_found(tmp_path: Path):
     ],
 )
 def test_a_job_must_end_with_a_plain_reason(why: str, right: bool):
-    broken = verdict._broken_by_end(Work(Path("j"), [], reasons=[why]), [])
+    broken = verdict._broken_by_end(Work(Path("j"), [], reasons=[why]), {})
     assert (broken == []) == right
 
 
 def test_a_finished_job_must_have_a_certificate(tmp_path: Path):
-    assert verdict._broken_by_end(Work(tmp_path, [], finished=True), []) != []
+    assert verdict._broken_by_end(Work(tmp_path, [], finished=True), {}) != []
 
 
 def test_the_page_keeps_what_is_around_its_table(tmp_path: Path):

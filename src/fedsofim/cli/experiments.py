@@ -76,7 +76,12 @@ def tune(
     rounds: Annotated[
         int | None, typer.Option(show_default="the file's, else 50", help="Rounds of every trial.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the held-out share and of every trial.")] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            show_default="0; --private: this machine's entropy", help="Seed of the held-out share and of every trial."
+        ),
+    ] = None,
     holdout: Annotated[float, typer.Option(help="Share of each client's training records to score on.")] = 0.1,
     source: Source = None,
     private: Annotated[
@@ -93,12 +98,13 @@ def tune(
 
     described = read_experiment(experiment)
     if private:
-        _tune_privately(experiment, out, Search(strategy, rounds or 1, seed, holdout, trials), rounds, source, json_)
+        private_search = Search(strategy, rounds or 1, seed, holdout, trials)
+        _tune_privately(experiment, out, private_search, rounds, source, json_)
         return
     if json_:
         raise InputError("--json is for --private; plain tune writes its winners and every trial into files")
     wanted = rounds if rounds is not None else described.rounds or ROUNDS
-    search = Search(strategy, wanted, seed, holdout, trials)
+    search = Search(strategy, wanted, seed or 0, holdout, trials)
     grids = {k: v.get("search") for k, v in read_toml(experiment).get("methods", {}).items()}
     for w in search_settings(described, search, out, experiment.parent, grids, source):
         found = f"{w.said} on validation records, {w.settings}"

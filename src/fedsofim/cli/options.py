@@ -258,7 +258,13 @@ class TrainOptions(ModelOptions):
             help="uniform (every client alike, the paper), size (every record alike) or quiet (the least noise).",
         ),
     ] = None
-    seed: Annotated[int, typer.Option(help="Seed of the initial weights and of the noise.")] = 0
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            show_default="noise of this machine's entropy",
+            help="Seed of initial weights and noise, to repeat a run: whoever knows it can take the noise off.",
+        ),
+    ] = None
 
     def arguments(self) -> dict[str, Any]:
         """As `train` takes them."""

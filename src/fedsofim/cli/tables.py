@@ -23,7 +23,7 @@ def result(run: Any) -> None:
     """One run: accuracy, or RMSE, by round and what it cost."""
     summary = run.summary()
     score = summary[summary["metric"]]
-    table = Table(title=f"{summary['method']} on {summary['dataset']} ({summary['partition']}), seed {summary['seed']}")
+    table = Table(title=f"{summary['method']} on {summary['dataset']} ({summary['partition']}){_seed(summary)}")
     shown = spread_out(list(score), max(1, (out.width - 1) // 12))
     for t in shown:
         table.add_column(f"round {t}", justify="right", no_wrap=True)
@@ -32,6 +32,10 @@ def result(run: Any) -> None:
     served(summary)
     choices(summary)
     prices(summary)
+
+
+def _seed(summary: dict[str, Any]) -> str:
+    return "" if summary["seed"] is None else f", seed {summary['seed']}"
 
 
 def spread_out(values: list[Any], most: int) -> list[Any]:

@@ -5,7 +5,8 @@ on those held out, with noise. Which records are held out is decided by their pl
 parts, and a trial costs it the mu of that part alone; both have the same. The model of the best trial is the result: it
 is released with its settings and its noisy score, and nothing is trained again. What the best of the trials costs, and
 why: core/selection.py. The losing trials, and where it was drawn their number, are told nobody and written nowhere; so
-a stopped search cannot go on, it can only be done again, which with the same seed is the same search.
+a stopped search cannot go on. Noise and number are of this machine's entropy, unless a seed is given: then the search
+can be done again and is the same one, and whoever knows the seed knows both.
 """
 
 import json
@@ -39,7 +40,7 @@ from fedsofim.simulation import sweep
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.private_count import count
 from fedsofim.simulation.run import Run
-from fedsofim.simulation.simulator import all_finite
+from fedsofim.simulation.simulator import a_seed_nobody_knows, all_finite, key_of
 from fedsofim.simulation.training import Given, choices_for, planned
 from fedsofim.trained.folder import save_model
 from fedsofim.trained.model import Trained
@@ -57,7 +58,7 @@ class Job:
     way: Way
     mu: float  # of one trial
     rounds: int | None
-    seed: int
+    seed: int | None  # None: of this machine's entropy
 
     @property
     def epsilon(self) -> float:
@@ -133,10 +134,11 @@ def search_privately(
     """The best of the trials; all else is forgotten."""
     data = read_dataset(job.experiment.datasets[0], folder, job.experiment.reading, source)
     kept, rows = set_apart(job.experiment.partitions[0].deal(data), search)
-    random = np.random.default_rng([job.seed, 1])
+    random = np.random.default_rng(None if job.seed is None else [job.seed, 1])
     best: Tried | None = None
     for done, (entry, settings) in enumerate(_drawn(job, random), start=1):
-        tried = _trial(job, kept, rows, entry, settings, int(random.integers(2**31)))
+        seed = a_seed_nobody_knows() if job.seed is None else int(random.integers(2**31))
+        tried = _trial(job, kept, rows, entry, settings, seed)
         if best is None or tried.score.accuracy > best.score.accuracy:
             best = tried
         if isinstance(job.way, EveryTrial):  # how many were drawn is not for a bar to tell
@@ -175,7 +177,7 @@ def _trial(job: Job, kept: Split, rows: np.ndarray, entry: Entry, settings: Sett
     seen, made = prepare(plan, kept, seed)
     params, trace = sweep.simulate_with(plan, seen, seed, hyper, every=plan.rounds)
     x, y = made.map(data.x_train[rows]), data.y_train[rows]
-    score = count(plan, params, x, y, job.mu, jax.random.fold_in(jax.random.key(seed), 7))
+    score = count(plan, params, x, y, job.mu, jax.random.fold_in(key_of(seed), 7))
     if not all_finite(params):
         score = replace(score, accuracy=-math.inf)
     plain = replace(plan, method=make(entry.method, used, job.budget.epsilon))

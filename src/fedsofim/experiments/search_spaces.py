@@ -142,7 +142,7 @@ def combinations(boxes: list[Box]) -> list[dict[str, Any]]:
     return [_written_out(s) for s in found]
 
 
-def random_settings(boxes: list[Box], trials: int, seed: int) -> list[dict[str, Any]]:
+def random_settings(boxes: list[Box], trials: int, seed: int | None) -> list[dict[str, Any]]:
     """Settings drawn from a space: numbers log-uniformly between a box's ends, everything else among its values."""
     random = np.random.default_rng(seed)
     drawn = []

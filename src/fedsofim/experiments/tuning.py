@@ -45,7 +45,7 @@ class Search:
 
     strategy: str = "paper"
     rounds: int = ROUNDS
-    seed: int = 0
+    seed: int | None = 0  # None: of this machine's entropy
     holdout: float = 0.1
     trials: int = 0
 
@@ -156,7 +156,7 @@ def _scores(tuning: Tuning, method: str, settings: list[Settings], epsilon: floa
         settings,
         budget_at(epsilon, e.delta),
         search.rounds,
-        seed=search.seed,
+        seed=search.seed or 0,
         recipe=e.recipe,
         clip=e.clip,
         trust=e.trust,

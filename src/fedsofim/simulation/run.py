@@ -25,6 +25,7 @@ from fedsofim.recipes import Choices
 from fedsofim.simulation.environment import sums_by, versions
 from fedsofim.simulation.metrics import Metrics, metrics_of
 from fedsofim.simulation.simulator import Trace
+from fedsofim.trained.card import OF_ENTROPY, SEEDED
 from fedsofim.trained.folder import FILES, save_model
 from fedsofim.trained.measures import in_words
 from fedsofim.trained.model import Trained, name_of
@@ -39,7 +40,7 @@ class Run:
 
     plan: Plan
     split: Split
-    seed: int
+    seed: int | None  # None: the noise is of this machine's entropy, and kept nowhere
     params: Any
     trace: Trace
     seconds: float
@@ -166,7 +167,7 @@ class Run:
             "rounds": p.rounds,
             "clip": p.clip if np.isfinite(p.clip) else None,
             "weights": p.weights,
-            "seed": self.seed,
+            "noise": OF_ENTROPY if self.seed is None else SEEDED,
         }
         result = {**self._by_round(), **self.metrics.of_test_records()}
         return {"training": training, "privacy": privacy_summary(p), "result": result, "versions": versions()}

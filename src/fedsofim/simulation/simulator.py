@@ -1,6 +1,7 @@
 """Run a planned federation on this machine: the whole run is compiled, all clients of a round at once."""
 
 import math
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -125,13 +126,24 @@ def _tell(watch: Watch, trace: Trace, first: int, end: int) -> None:
 
 def keys(seed: int) -> tuple[jax.Array, jax.Array]:
     """The two keys of a run: of the initial parameters, and of all noise."""
-    return _keys(np.int64(seed))
+    return _keys(key_of(seed))
 
 
 @jax.jit
-def _keys(seed: jax.Array) -> tuple[jax.Array, jax.Array]:
-    init_key, noise_key = jax.random.split(jax.random.key(seed))
+def _keys(key: jax.Array) -> tuple[jax.Array, jax.Array]:
+    init_key, noise_key = jax.random.split(key)
     return init_key, noise_key
+
+
+def key_of(seed: int) -> jax.Array:
+    """Of all 64 bits of a seed, where `jax.random.key` takes 32 unless JAX counts in 64 bits."""
+    words = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
+    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+
+
+def a_seed_nobody_knows() -> int:
+    """64 bits of the operating system's entropy."""
+    return secrets.randbits(64) - 2**63
 
 
 # --- the clients --------------------------------------------------------------------------------------------

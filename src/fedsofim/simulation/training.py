@@ -24,7 +24,7 @@ from fedsofim.progress import SILENT, Progress
 from fedsofim.recipes import Choices, Situation, by_hand, choose
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.run import Run
-from fedsofim.simulation.simulator import check_finite, simulate_to_end
+from fedsofim.simulation.simulator import a_seed_nobody_knows, check_finite, simulate_to_end
 from fedsofim.tasks import CLASSES, LABELS, Task, refuse_other_than_classes
 
 
@@ -43,7 +43,7 @@ def train(
     participants: int | None = None,
     batch_rate: float = 1.0,
     client_rate: float = 1.0,
-    seed: int = 0,
+    seed: int | None = None,
     every: int = 1,
     progress: Progress = SILENT,
     on_round: Callable[[int, dict[str, float]], Any] | None = None,
@@ -59,8 +59,11 @@ def train(
     given here runs in the recipe's preparation with its own settings. What a preparation releases is charged too.
 
     `min_clients`: under trust="secure-sum", noise for a federation that goes on with so many; here all of them come.
+
+    `seed`: of the initial weights and of all noise, so that a run can be repeated. Whoever knows or guesses it can take
+    the noise off, the method's own program too. Without one the noise is of this machine's entropy, and kept nowhere.
     """
-    if not is_whole(seed) or not -(2**63) <= seed < 2**63:
+    if seed is not None and (not is_whole(seed) or not -(2**63) <= seed < 2**63):
         raise InputError(f"seed is {seed!r}; expected a whole number of at most 64 bits")
     expect_whole("every", every, 1)
     if not callable(getattr(progress, "at", None)):
@@ -69,10 +72,11 @@ def train(
                   participants=participants, batch_rate=batch_rate, client_rate=client_rate)  # fmt: skip
     plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given, min_clients=min_clients)
     began = time.perf_counter()
-    seen, made = prepare(plan, split, seed)
+    drawn = a_seed_nobody_knows() if seed is None else seed
+    seen, made = prepare(plan, split, drawn)
     metric = plan.task.metric
     watch = None if on_round is None else lambda t, score, loss: on_round(t, {metric: score, "loss": loss})
-    end, trace = simulate_to_end(plan, seen, seed, every=every, progress=progress, watch=watch)
+    end, trace = simulate_to_end(plan, seen, drawn, every=every, progress=progress, watch=watch)
     check_finite(end.params)
     seconds = time.perf_counter() - began
     return Run(

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from fedsofim.trained.model import Trained
 
 
+#: Where a simulated run's noise was from, as a model's facts say it.
+SEEDED, OF_ENTROPY = "seeded", "of the machine's entropy"
+
+
 def card_of(model: "Trained") -> list[str]:
     """The card, a line at a time."""
     return list(_lines(model, model.facts.get("training", {}), model.facts.get("privacy", {})))
@@ -43,6 +47,7 @@ def _lines(model: "Trained", training: Mapping[str, Any], privacy: Mapping[str, 
     if "job" in training:
         yield "- Accounts: the budget is the job's plan; what each node's own account says is in the job's certificate"
     yield from _protected(privacy)
+    yield from _noise(training, privacy)
     yield from _open(model, privacy)
 
 
@@ -130,6 +135,19 @@ def _protected(privacy: Mapping[str, Any]) -> Iterator[str]:
     )
     if privacy.get("note"):
         yield f"- Note: {privacy['note']}"
+
+
+def _noise(training: Mapping[str, Any], privacy: Mapping[str, Any]) -> Iterator[str]:
+    """What simulated noise is worth: whoever knows its seed can take it off. Models of before had always one."""
+    if privacy.get("epsilon", WITHOUT) == WITHOUT or "job" in training:
+        return
+    if training.get("noise") == OF_ENTROPY:
+        yield "- Noise: a simulation's, in floating point, from 64 bits of the training machine's entropy, kept nowhere"
+    else:
+        yield (
+            "- Not protected from whoever knows or guesses the seed of the noise: one was given, so that the run can "
+            "be repeated, and with it the noise can be taken off. Train without a seed what is to be handed out"
+        )
 
 
 def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
