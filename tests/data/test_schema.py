@@ -242,7 +242,7 @@ def test_the_schema_on_the_hospitals_page_is_one():
     import tomllib
 
     page = (Path(__file__).resolve().parents[2] / "docs" / "hospital.md").read_text()
-    found = schema_of(tomllib.loads(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0]))
+    found = schema_of(tomllib.loads(re.findall(r"```toml title=\"schema.toml\"\n(.*?)```", page, re.DOTALL)[0]))
     assert {c.kind for c in found.columns} == {"number", "category", "boolean", "date", "label", "person", "drop"}
     assert not found.leaks
 

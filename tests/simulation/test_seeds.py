@@ -14,11 +14,17 @@ from fedsofim.experiments import private_tuning
 from fedsofim.experiments.grid import Entry, Experiment, Partition
 from fedsofim.experiments.private_tuning import planned_search, search_privately
 from fedsofim.experiments.tuning import Search
-from fedsofim.simulation import simulator
+from fedsofim.simulation import simulator, training
 from toy import make_toy, write_blobs
 
 SAID = "Not protected from whoever knows or guesses the seed of the noise"
 HOW = {"recipe": "paper", "rounds": 1, "preparation": ()}
+
+
+@pytest.fixture(autouse=True)
+def noise_of_the_machines_entropy(monkeypatch: pytest.MonkeyPatch):
+    """As users have it; elsewhere in the tests noise repeats (conftest.py)."""
+    monkeypatch.setattr(training, "a_seed_nobody_knows", simulator.a_seed_nobody_knows)
 
 
 def unnoised(std: float) -> fs.Method:

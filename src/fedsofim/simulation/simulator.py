@@ -126,19 +126,26 @@ def _tell(watch: Watch, trace: Trace, first: int, end: int) -> None:
 
 def keys(seed: int) -> tuple[jax.Array, jax.Array]:
     """The two keys of a run: of the initial parameters, and of all noise."""
-    return _keys(key_of(seed))
+    return _keys(_words(seed))
 
 
 @jax.jit
-def _keys(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    init_key, noise_key = jax.random.split(key)
+def _keys(words: jax.Array) -> tuple[jax.Array, jax.Array]:
+    init_key, noise_key = jax.random.split(_wrapped(words))
     return init_key, noise_key
 
 
 def key_of(seed: int) -> jax.Array:
     """Of all 64 bits of a seed, where `jax.random.key` takes 32 unless JAX counts in 64 bits."""
-    words = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-    return jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+    return _wrapped(jnp.asarray(_words(seed)))
+
+
+def _words(seed: int) -> np.ndarray:
+    return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
+
+
+def _wrapped(words: jax.Array) -> jax.Array:
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def a_seed_nobody_knows() -> int:
