@@ -182,3 +182,9 @@ def test_other_formats_are_refused_with_a_sentence(run, tmp_path):
         load_model(folder)
     with pytest.raises(InputError, match="no such folder"):
         load_model(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("how, said", [({"alpha": 5.0}, True), ({"iid": True}, False)])
+def test_the_card_says_where_labels_dealt_the_records(how, said):
+    trained = fs.train(split(table(), 3, **how), fs.fedgd(), fs.Budget(50), 1).model
+    assert ("Not protected: which client holds which record" in trained.card) == said
