@@ -46,7 +46,7 @@ def test_a_saved_model_predicts_what_the_run_did(run, saved):
     x, y = run.split.dataset.x_test, run.split.dataset.y_test
     assert np.array_equal(saved.predict(x), np.array(["no", "yes"])[run.predict(x)])
     assert 100 * np.mean(saved.predict(x) == np.array(["no", "yes"])[y]) == pytest.approx(run.final_accuracy, abs=1e-3)
-    assert run.final_accuracy > 80 or not run.prepared.steps
+    assert run.final_accuracy > 75 or not run.prepared.steps
     np.testing.assert_allclose(saved.predict_proba(x).sum(axis=1), 1)
 
 
