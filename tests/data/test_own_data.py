@@ -48,7 +48,7 @@ def test_npz_with_text_labels_and_no_test_part(tmp_path: Path) -> None:
     data = load(save(tmp_path / "a.npz", x_train=X, y_train=np.array(["no", "yes"] * 10)))
     assert data.notes["labels"] == {0: "no", 1: "yes"}
     assert len(data.x_test) == 4 and len(data.x_train) == 16
-    assert data.notes["test"] == "held out 0.2 of each client's records, by place, seed 0"
+    assert data.notes["test"] == "held out 0.2 of the records, by place, seed 0"
 
 
 def test_numbers_that_do_not_count_from_zero_are_numbered(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_a_person_is_never_torn_apart(tmp_path):
     data = load(write_table(tmp_path / "mine.csv"), schema=write_schema(tmp_path / "schema.toml"))
     assert data.person is not None and len(data.person) == len(data.x_train)
     assert len(np.unique(data.person)) * 2 == len(data.person)  # both records of a patient are on one side
-    assert "of each client's persons" in data.notes["test"]
+    assert "of the persons" in data.notes["test"]
     hows: list[dict[str, Any]] = [{"iid": True}, {"alpha": 5.0}]
     for how in hows:
         parts = split(data, 4, **how).parts

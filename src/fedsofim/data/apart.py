@@ -51,4 +51,4 @@ def hold_out(name: str, owner: np.ndarray, fraction: float, person: np.ndarray |
 
 def noted(fraction: float, person: np.ndarray | None) -> str:
     """What a result says of it: no numbers of records, which tell of one where persons or clients are protected."""
-    return f"held out {fraction:g} of each client's {'records' if person is None else 'persons'}, by place, seed {SEED}"
+    return f"held out {fraction:g} of the {'records' if person is None else 'persons'}, by place, seed {SEED}"
