@@ -173,7 +173,7 @@ def test_an_interrupt_while_the_program_starts_is_a_line(tmp_path):
 
 
 def test_small_clients_are_said(call, tmp_path):
-    csv(tmp_path / "t.csv", rows=150)
+    csv(tmp_path / "t.csv", rows=160)
     done = call("partition", "--dataset", tmp_path / "t.csv", "--label", "kind", "--clients", "5")
     assert done.returncode == 0
     assert "note: t: " in done.stderr and "clients hold fewer than 20 records" in done.stderr

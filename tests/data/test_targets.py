@@ -34,7 +34,7 @@ def test_a_column_of_numbers_is_read_in_its_units_and_kept_coded(priced):
     assert data.task == NUMBERS and data.labels == ("price",) and data.outputs == data.classes == 1
     assert data.y_train.dtype == np.float32 and np.abs(data.y_train).max() <= 1
     np.testing.assert_allclose(data.task.uncoded(data.y_train), 50 + 10 * data.x_train[:, 0], atol=0.02)
-    assert data.notes["test"].startswith("held out 12 of 60 records (0.2 of the records")
+    assert data.notes["test"].startswith("held out 0.2 of the records") and len(data.y_test) == 12
     assert "numbers from 0 to 100 (price)" in str(data) and "price" in data._repr_html_()
 
 

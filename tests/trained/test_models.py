@@ -46,7 +46,7 @@ def test_a_saved_model_predicts_what_the_run_did(run, saved):
     x, y = run.split.dataset.x_test, run.split.dataset.y_test
     assert np.array_equal(saved.predict(x), np.array(["no", "yes"])[run.predict(x)])
     assert 100 * np.mean(saved.predict(x) == np.array(["no", "yes"])[y]) == pytest.approx(run.final_accuracy, abs=1e-3)
-    assert run.final_accuracy > 80 or not run.prepared.steps
+    assert run.final_accuracy > 75 or not run.prepared.steps
     np.testing.assert_allclose(saved.predict_proba(x).sum(axis=1), 1)
 
 
@@ -182,3 +182,9 @@ def test_other_formats_are_refused_with_a_sentence(run, tmp_path):
         load_model(folder)
     with pytest.raises(InputError, match="no such folder"):
         load_model(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("how, said", [({"alpha": 5.0}, True), ({"iid": True}, False)])
+def test_the_card_says_where_labels_dealt_the_records(how, said):
+    trained = fs.train(split(table(), 3, **how), fs.fedgd(), fs.Budget(50), 1).model
+    assert ("Not protected: which client holds which record" in trained.card) == said

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsofim.data.apart import hold_out, noted
 from fedsofim.data.cells import listed
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.labels import encode
@@ -14,7 +15,6 @@ from fedsofim.data.schema import Schema
 from fedsofim.data.targets import coded
 from fedsofim.errors import DataWarning, InputError
 
-SEED = 0
 MANY, FEW = 100, 20  # classes, and records of each, beyond and below which labels are taken for a quantity
 
 
@@ -32,8 +32,8 @@ def assemble(
     notes = notes | ({"labels": table} if table and task.by_class else {})
     person, groups = rows["train"].person, (rows["test"] if "test" in rows else rows["train"]).groups
     if "test" not in rows:
-        strata = arrays["y_train"] if task.by_class else np.zeros(len(owner), np.int32)
-        held = hold_out(name, strata, owner, holdout, person)
+        held = hold_out(name, owner, holdout, person)
+        notes |= {"test": noted(holdout, person)}
         groups = {key: values[held] for key, values in groups.items()}
         if len(clients) > 1:  # whose records are tested on is known: accuracy is told for each
             groups["client"] = np.array(list(clients))[owner[held]]
@@ -41,10 +41,10 @@ def assemble(
         arrays |= {"x_test": arrays["x_train"][held], "y_test": arrays["y_train"][held]}
         arrays |= {"x_train": arrays["x_train"][~held], "y_train": arrays["y_train"][~held]}
         owner = owner[~held]
-        of_what = "of each label" if task.by_class else "of the records"
-        of_what = of_what if rows["train"].person is None else "of the persons"
-        notes |= {"test": f"held out {held.sum()} of {len(held)} records ({holdout:g} {of_what}, seed {SEED})"}
+        _check_left(name, arrays["y_train"])
     more: dict[str, Any] = {"labels": tuple(table.values()), "person": person, "groups": groups}
+    if task.by_class:  # of all records: a class with few of them may be tested on only
+        more |= {"classes": int(codes["train"].max()) + 1}
     more |= {"columns": rows["train"].columns, "schema": schema}
     if len(clients) > 1:
         more |= {"owner": owner.astype(np.int32)}
@@ -52,36 +52,13 @@ def assemble(
     return Dataset.of(name, **arrays, notes=notes, task=task, **more)
 
 
-def hold_out(
-    name: str, y: np.ndarray, owner: np.ndarray, fraction: float, person: np.ndarray | None = None
-) -> np.ndarray:
-    """Which records form the test set: the same fraction of every label, the same every time.
-
-    Where records have persons, that fraction of the persons, with all their records: whoever is trained on is not
-    tested on.
-
-    >>> hold_out("toy", np.array([0] * 5 + [1] * 5), np.zeros(10, int), 0.2).sum()
-    np.int64(2)
-    """
-    if not 0 < fraction < 1:
-        raise InputError(f"holdout is {fraction}; expected a fraction between 0 and 1, e.g. 0.2")
-    order = np.random.default_rng(SEED).permutation(len(y))
-    held = np.zeros(len(y), bool)
-    if person is not None:
-        first = person[order][np.sort(np.unique(person[order], return_index=True)[1])]  # each once, in random order
-        held = np.isin(person, first[: int(len(first) * fraction)])
-    for label in np.unique(y) if person is None else ():
-        same = order[y[order] == label]
-        held[same[: int(len(same) * fraction)]] = True
-    for client in np.unique(owner):  # a client keeps its records rather than lose them all
-        mine = owner == client
-        held[mine] &= not held[mine].all()
-    if not held.any():
+def _check_left(name: str, y: np.ndarray) -> None:
+    """By place, all that have the one label of two may be held out."""
+    if len(np.unique(y)) < 2:
         raise InputError(
-            f"{name}: too few records per label to hold out {fraction:g} of them; give a test file with test=FILE "
-            "(--test FILE)"
+            f"{name}: all records that are left to train on have the same label, after a part is held out by place; "
+            "give a test file with test=FILE (--test FILE)"
         )
-    return held
 
 
 def _joined_parts(name: str, clients: dict[str, dict[str, Rows]], test: Rows | None) -> dict[str, Rows]:

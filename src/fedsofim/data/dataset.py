@@ -67,7 +67,7 @@ class Dataset:
         x: Any, y: Any, *, x_test: Any = None, y_test: Any = None, columns: Sequence[str] = (), name: str = "arrays",
         holdout: float = 0.2, task: Any = None,
     ) -> "Dataset":  # fmt: skip
-        """Features (records x p) and labels (numbers or text); without a test set a part of each label is held out.
+        """Features (records x p) and labels (numbers or text); without a test set a part of the records is held out.
         Of another task (a fs.Task, or its kind) y is what tasks.py says, numbers and counts in their own units.
 
         >>> Dataset.from_arrays([[0.0], [1.0]] * 10, ["no", "yes"] * 10).labels
@@ -130,14 +130,18 @@ class Dataset:
         notes: dict[str, Any] | None = None,
         labels: Sequence[Any] = (),
         task: Task = Task(),
+        classes: int = 0,
         **more: Any,
     ) -> "Dataset":
-        """Check the arrays of every part against each other and build the dataset. y is coded as the task has it."""
+        """Check the arrays of every part against each other and build the dataset. y is coded as the task has it.
+
+        classes: how many there are at least, where not every one has training records.
+        """
         train = _part(name, "train", x_train, y_train, None, task)
         width = train[0].shape[1]
         test = _part(name, "test", x_test, y_test, width, task)
         val = (None, None) if x_val is None else _part(name, "val", x_val, y_val, width, task)
-        classes = _classes(name, task, train[1], labels)
+        classes = _classes(name, task, train[1], max(classes, len(labels)))
         for part, found in (("test", test[1]), ("val", val[1])):
             if found is not None:
                 _check_known(name, part, task, found, classes)
@@ -158,14 +162,14 @@ class Dataset:
         )
 
 
-def _classes(name: str, task: Task, y: np.ndarray, labels: Sequence[Any]) -> int:
-    """How many classes, or labels, the training records have; of numbers and counts 1."""
+def _classes(name: str, task: Task, y: np.ndarray, known: int) -> int:
+    """How many classes, or labels, the training records have, or are known; of numbers and counts 1."""
     if len(np.unique(y)) < 2:
         what = f"one class only ({y.flat[0]})" if task.by_class else f"the same value everywhere ({y.flat[0]})"
         raise InputError(f"{name}: y_train holds {what}; a {_LEARNER.get(task.kind, 'model')} needs two or more")
     if not task.by_class:
         return y.shape[1] if task.kind == LABELS else 1
-    found = max(int(y.max()) + 1, len(labels))
+    found = max(int(y.max()) + 1, known)
     if task.kind == TWO and found != 2:
         raise InputError(f"{name}: {found} classes; the task {TWO} has two, 0 and 1. For more of them use task classes")
     return found

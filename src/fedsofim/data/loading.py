@@ -54,7 +54,7 @@ def load(
     task: what is learned, as a fs.Task or its kind (docs/tasks.md): classes, unless the schema or you say otherwise.
     schema: what a table's columns mean, as a file or a Schema (data/schema.py): text, categories, dates, gaps.
     person: the column of a table that says whose each record is: never a feature (with a schema: its kind person).
-    test: a file with the test set; if neither it nor the data has one, `holdout` of each label is held out.
+    test: a file with the test set; if neither it nor the data has one, `holdout` of each client's records is held out.
     clients_from: a folder with one file per client; the result's `owner` says whose each record is.
     A name may also be that of an installed package's dataset, or a Python file with a function of its own name.
     Features of a known image set have names, like cifar10-resnet20 (named_features.py).

@@ -9,12 +9,13 @@ import numpy as np
 
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.html import card
-from fedsofim.data.unit_rows import counts, gathered, together, whose_records
+from fedsofim.data.unit_rows import counts, gathered, in_order, together, whose_records
 from fedsofim.errors import DataWarning, InputError, expect_whole, is_number
 from fedsofim.protection import Unit, check_unit
 
 FEW = 20  # records: a client with fewer is said, unless somebody asked for it
 ALPHA = 0.5  # of Dirichlet's proportions, unless given
+_BY_LABEL = "dirichlet"  # how the description of a split by label begins
 SEEDS = 2**32  # of NumPy's legacy generator
 
 
@@ -110,6 +111,10 @@ def split(
     A client of fewer than `min_size` records is an error; where nobody says how few, one of fewer than 20 is said.
     Where records have persons, all of a person's go to one client.
 
+    Even parts follow from the records' places, or the persons', alone. **Dirichlet's follow from the labels**: with one
+    label changed other records are at other clients too. It is a simulation of unevenness: what is promised of a run is
+    about each client's records as they were dealt, and no epsilon covers the dealing.
+
     >>> from fedsofim.data.dataset import Dataset
     >>> d = Dataset.of("toy", x_train=np.ones((8, 1)), y_train=[0, 1] * 4, x_test=[[1.0]], y_test=[0])
     >>> split(d, clients=2, min_size=1, iid=True).sizes
@@ -127,9 +132,8 @@ def split(
     least = 1 if min_size is None else min_size
     expect_whole("min_size", least, 0)
     _check_clients(clients, len(data.y_train), least)
-    parts = evenly(len(data.y_train), clients, seed) if iid else dirichlet(data.y_train, clients, alpha, seed)
-    parts = parts if data.person is None else _with_whole_persons(parts, data.person)
-    how = f"iid, seed {seed}" if iid else f"dirichlet({alpha:g}), seed {seed}"
+    parts = _evenly(data, clients, seed) if iid else _unevenly(data, clients, alpha, seed)
+    how = f"iid, seed {seed}" if iid else f"{_BY_LABEL}({alpha:g}), seed {seed}"
     _check_sizes(parts, least, how)
     if min_size is None:
         _say_small(data.name, parts, how)
@@ -158,6 +162,29 @@ def by_owner(data: Dataset) -> Split:
     return Split(data, tuple(np.flatnonzero(data.owner == o) for o in owners), "as given, one client per file")
 
 
+def dealt_by_label(description: str) -> bool:
+    """Whether labels decided who holds what, of a split that is described so: then no epsilon covers that.
+
+    >>> dealt_by_label("dirichlet(0.5), seed 42"), dealt_by_label("iid, seed 42")
+    (True, False)
+    """
+    return description.startswith(f"{_BY_LABEL}(")
+
+
+def _evenly(data: Dataset, clients: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Records by their places; persons by theirs, whoever has how many records."""
+    if data.person is None:
+        return evenly(len(data.y_train), clients, seed)
+    whose = in_order(data.person)
+    persons = evenly(int(whose.max()) + 1, clients, seed)
+    return tuple(np.flatnonzero(np.isin(whose, mine)) for mine in persons)
+
+
+def _unevenly(data: Dataset, clients: int, alpha: float, seed: int) -> tuple[np.ndarray, ...]:
+    parts = dirichlet(data.y_train, clients, alpha, seed)
+    return parts if data.person is None else _with_whole_persons(parts, data.person)
+
+
 def evenly(records: int, clients: int, seed: int) -> tuple[np.ndarray, ...]:
     """A random permutation cut into equal parts (sizes differ by at most one)."""
     order = np.random.RandomState(seed).permutation(records)
@@ -166,6 +193,8 @@ def evenly(records: int, clients: int, seed: int) -> tuple[np.ndarray, ...]:
 
 def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> tuple[np.ndarray, ...]:
     """The paper's non-IID split: each class in turn is shuffled and cut by Dirichlet proportions.
+
+    It reads labels: who holds a record follows from those of others (`split`).
 
     NumPy's legacy generator, because this order of calls reproduces both published partition tables cell by cell.
     """

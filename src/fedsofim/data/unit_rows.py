@@ -28,7 +28,7 @@ def whose_records(unit: Unit, person: np.ndarray | None, parts: Sequence[np.ndar
             f"{name}: {nameless} records name no person; together they would be one, and of somebody who is named in "
             "others not all. Give each person an id of their own, also those who are not known"
         )
-    return [_in_order(person[rows]) for rows in parts]
+    return [in_order(person[rows]) for rows in parts]
 
 
 def _nobody(person: np.ndarray) -> np.ndarray:
@@ -44,8 +44,12 @@ def _nobody(person: np.ndarray) -> np.ndarray:
     return ~np.isfinite(person) if person.dtype.kind == "f" else np.ones(len(person), bool)
 
 
-def _in_order(person: np.ndarray) -> np.ndarray:
-    """Persons numbered as they appear: who is added up with whom does not depend on what anybody is called."""
+def in_order(person: np.ndarray) -> np.ndarray:
+    """Persons numbered as they appear: who is added up with whom does not depend on what anybody is called.
+
+    So a person's place is that of their first record, and to replace a person is to put another in this place, with
+    however many records: nobody else's number moves.
+    """
     _, first, whose = np.unique(person, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[whose.reshape(-1)]
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedsofim import methods, models
 from fedsofim.core.budget import in_words, stated
+from fedsofim.data import apart
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError, unknown
 from fedsofim.experiments import search_spaces
@@ -113,10 +114,9 @@ def set_apart(split: Split, search: Search) -> tuple[Split, np.ndarray]:
     random = np.random.default_rng(search.seed)
     kept, scored = [], []
     for part in split.parts:
-        order = random.permutation(part)
-        cut = min(math.ceil(search.holdout * len(part)), len(part) - 1)  # every client keeps a record
-        scored.append(order[:cut])
-        kept.append(np.sort(order[cut:]))
+        away = apart.set_apart(len(part), math.ceil(search.holdout * len(part)), random)
+        scored.append(part[away])
+        kept.append(part[~away])
     description = f"{split.description}, {search.holdout:g} held out"
     return Split(split.dataset, tuple(kept), description), np.sort(np.concatenate(scored))
 

@@ -234,8 +234,9 @@ def _check_logits(plan: Plan) -> None:
 
 
 def _check_scale(split: Split) -> None:
-    largest = float(np.abs(split.dataset.x_train).max())
-    if largest > 1e15:  # its square no longer fits float32, so norms would not either
+    """The value is not said: a refusal is outside the promise, and is no place for a record."""
+    if float(np.abs(split.dataset.x_train).max()) > 1e15:  # its square no longer fits float32, so norms would not
         raise InputError(
-            f"{split.dataset.name}: a feature has size {largest:.3g}; expected below 1e15. Rescale by a public constant"
+            f"{split.dataset.name}: a feature is too large; expected sizes below 1e15. Rescale by a public constant. "
+            "np.abs(data.x_train).max(axis=0) shows you the largest of each column; keep it to yourself"
         )

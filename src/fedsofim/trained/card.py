@@ -7,6 +7,7 @@ from fedsofim.core.budget import WITHOUT
 from fedsofim.core.budget import in_words as budget_in_words
 from fedsofim.core.budgets import in_groups
 from fedsofim.core.gaussian import epsilon_of
+from fedsofim.data.partition import dealt_by_label
 from fedsofim.protection import PROTECTED
 from fedsofim.tasks import LABELS, NUMBERS
 from fedsofim.trained.measures import SAID, in_words
@@ -164,6 +165,8 @@ def _open(model: "Trained", privacy: Mapping[str, Any]) -> Iterator[str]:
     if model.schema is not None and model.schema.leaks:
         said = [f"{' and '.join(what)} of {column}" for column, what in model.schema.leaks.items()]
         yield f"- Read off the training records, which epsilon does not cover: {_listed(said)}"
+    if dealt_by_label(str(model.facts.get("training", {}).get("partition"))):
+        yield "- Not protected: which client holds which record, which was decided by the labels of all"
     if "search" in privacy:
         yield f"- Covered by the budget: the search for its settings, {privacy['search']['way']}"
     else:
