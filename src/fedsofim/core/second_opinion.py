@@ -20,6 +20,7 @@ from jax.extend.core import Jaxpr, Literal
 
 from fedsofim.core.audit import Inputs, Program, output_names
 from fedsofim.core.jaxprs import open_jaxpr, releases_in
+from fedsofim.core.keys import key_of_words
 from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release, operands
 from fedsofim.core.stand_in_keys import keys_from
@@ -149,7 +150,7 @@ def stand_ins(inputs: Inputs) -> Inputs:
 
     def one(leaf: Any) -> Any:
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(jnp.ones((*leaf.shape, 2), jnp.uint32))
+            return key_of_words(jnp.ones((*leaf.shape, 2), jnp.uint32))
         return constants(leaf)
 
     return jax.tree.map(one, replace(inputs, records=(), key=()))

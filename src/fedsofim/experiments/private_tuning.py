@@ -21,6 +21,7 @@ from fedsofim import models
 from fedsofim.core.budget import Budget
 from fedsofim.core.evaluation import Measured
 from fedsofim.core.gaussian import epsilon_of
+from fedsofim.core.keys import key_of
 from fedsofim.core.plan import Plan
 from fedsofim.core.selection import EveryTrial, Way, cheapest
 from fedsofim.core.summary import privacy_summary
@@ -175,7 +176,7 @@ def _trial(job: Job, kept: Split, rows: np.ndarray, entry: Entry, settings: Sett
     seen, made = prepare(plan, kept, seed)
     params, trace = sweep.simulate_with(plan, seen, seed, hyper, every=plan.rounds)
     x, y = made.map(data.x_train[rows]), data.y_train[rows]
-    score = count(plan, params, x, y, job.mu, jax.random.fold_in(jax.random.key(seed), 7))
+    score = count(plan, params, x, y, job.mu, jax.random.fold_in(key_of(seed), 7))
     if not all_finite(params):
         score = replace(score, accuracy=-math.inf)
     plain = replace(plan, method=make(entry.method, used, job.budget.epsilon))

@@ -13,6 +13,7 @@ from fedsofim import native
 from fedsofim.core.audit import Program
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.each_client import stds_of_each
+from fedsofim.core.keys import key_of
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, evaluate
 from fedsofim.core.phase import Phase
@@ -130,7 +131,7 @@ def keys(seed: int) -> tuple[jax.Array, jax.Array]:
 
 @jax.jit
 def _keys(seed: jax.Array) -> tuple[jax.Array, jax.Array]:
-    init_key, noise_key = jax.random.split(jax.random.key(seed))
+    init_key, noise_key = jax.random.split(key_of(seed))
     return init_key, noise_key
 
 
