@@ -77,7 +77,7 @@ def test_features_that_are_not_finite_are_refused(tmp_path: Path, value: float):
     policy = make_node(tmp_path / "n", X, Y[:9])
     np.savez(policy.data, x=x, y=Y[:9])
     for act in (lambda: hello(policy), lambda: answer(policy, asked([make_node(tmp_path / "m", X, Y)]))):
-        with pytest.raises(DataProblem, match="3 features are not finite numbers of 32 bits.*remove or fill"):
+        with pytest.raises(DataProblem, match=r"3 features are not finite numbers of 32 bits.*remove or fill"):
             act()
     assert charges(policy) == 0
 

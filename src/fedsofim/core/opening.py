@@ -135,8 +135,8 @@ def _known(eqn: Any) -> Rule:
     for atom in (*eqn.invars, *eqn.outvars):
         if jnp.issubdtype(atom.aval.dtype, jax.dtypes.prng_key) and not is_own_key(atom.aval.dtype):
             raise Refused(
-                f"'{name}' has keys of another generator than threefry2x32: it is of this one that no two releases draw "
-                "the same noise. Use jax.random.key, and leave jax_default_prng_impl (JAX_DEFAULT_PRNG_IMPL) alone"
+                f"'{name}' has keys of another generator than threefry2x32, of which it is known that no two releases "
+                "draw the same noise; use jax.random.key, and leave jax_default_prng_impl (JAX_DEFAULT_PRNG_IMPL) alone"
             )
     if rule is not Rule.CALL:  # which is replaced by its program: nothing else of it is left
         check_parameters(name, eqn.params)
