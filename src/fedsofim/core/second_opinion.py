@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
+from fedsofim.core.arithmetic import check_arithmetic
 from fedsofim.core.audit import Inputs, Program, output_names
 from fedsofim.core.jaxprs import open_jaxpr, releases_in
 from fedsofim.core.keys import key_of_words
@@ -37,6 +38,7 @@ _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pas
 
 def confirm(program: Program, inputs: Inputs, rounds: int) -> None:
     """Refused if running the program shows a leak that the audit did not. `inputs` are shapes: no record is read."""
+    check_arithmetic()
     look = _compiled(program, inputs)
     first = look(rounds - 1, 1, 1.0)
     others = [("key", look(rounds - 1, 2, 1.0)), *(("records", look(rounds - 1, 1, size)) for size in SIZES)]
