@@ -1,6 +1,8 @@
 """Keys are of one generator, whatever the process has as its default: in `unsafe_rbg`, client i would draw in round t
 what client t draws in round i, and a method's second call in round 0 what its first draws in round 1."""
 
+from dataclasses import fields
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +51,12 @@ def test_no_noise_comes_twice_where_folding_in_commutes(toy):
     assert len(np.unique(noise.reshape(-1, 3), axis=0)) == 4
 
 
+def test_none_comes_twice_in_the_older_way_of_drawing_either(toy):
+    with jax.threefry_partitionable(False):
+        noise = run_twice(toy)
+    assert len(np.unique(noise.reshape(-1, 3), axis=0)) == 4 and not np.array_equal(noise, run_twice(toy))
+
+
 @pytest.mark.parametrize("other", OTHERS)
 def test_the_keys_of_a_run_are_of_one_generator(other):
     wanted = [jax.random.key_data(key).tolist() for key in jax.random.split(jax.random.key(5))]
@@ -77,5 +85,5 @@ def test_stand_ins_for_public_keys_are_of_it_too():
     """A memory may hold one."""
     with jax.default_prng_impl("unsafe_rbg"):
         key = jax.eval_shape(lambda: key_of(0))
-        given = dict.fromkeys(("params", "state", "index", "size", "round", "noise_std", "stds", "key", "records"), ())
-        assert is_own_key(stand_ins(Inputs(**given, memory=key)).memory.dtype)
+        given: dict = dict.fromkeys(field.name for field in fields(Inputs))
+        assert is_own_key(stand_ins(Inputs(**given | {"memory": key})).memory.dtype)

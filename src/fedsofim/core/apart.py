@@ -18,8 +18,9 @@ def check_apart(label: str, jaxpr: Any) -> None:
     """Refused if a per-record function holds, at any depth, a convolution that would mix records."""
     for eqn in open_jaxpr(jaxpr)[0].eqns:
         if eqn.primitive.name == "conv_general_dilated":
-            for atom in (*eqn.invars, *eqn.outvars):
-                _check_conv(label, atom.aval.dtype)
+            avals: list[Any] = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
+            for aval in avals:
+                _check_conv(label, aval.dtype)
         for inner in (j for p in eqn.params.values() for j in jaxprs_in(p)):
             check_apart(label, inner)
 
