@@ -170,6 +170,6 @@ def test_the_second_opinion_looks_at_rounds_that_happen(rounds: int, monkeypatch
         return Seen([np.zeros(1), np.zeros(1)], [np.array([[7, 7, t]], np.uint32)])
 
     monkeypatch.setattr(second_opinion, "_compiled", lambda program, inputs: look)
-    confirm(SimpleNamespace(outputs=jax.tree.structure((0, 0))), None, rounds)  # type: ignore[arg-type]
+    confirm(SimpleNamespace(outputs=jax.tree.structure((0, 0)), sites=()), None, rounds)  # type: ignore[arg-type]
     assert (min(seen), max(seen)) == (0, rounds - 1)
     assert len(set(seen)) == min(rounds, second_opinion.ROUNDS)

@@ -1,15 +1,17 @@
 """A node's records stay where they are: what is wrong with them is its operator's matter, and no message quotes one."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedsofim.core.budget import WITHOUT
+from fedsofim.core.queries import SoftmaxGradient
+from fedsofim.deploy.exact_sums import exact_sum
 from fedsofim.deploy.node import answer, hello
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.records import DataProblem
-from nodes import REHEARSAL, X, Y, asked, charges, make_node
+from fedsofim.deploy.records import DataProblem, read_data
+from nodes import X, Y, asked, charges, make_node
 
 SECRETIVE = {
     "labels": (np.ones((2, 3)), np.array([0, 77])),
@@ -67,13 +69,32 @@ def test_hello_tells_name_size_and_form(nodes: list[Policy]):
     assert set(facts) <= {"node", "size", "unit", "shape", "classes", "allows", "ledger", "version"}
 
 
-def test_records_that_are_not_finite_count_as_nothing(tmp_path: Path):
-    x = X[:9].copy()
-    x[3] = np.nan
-    x[4, 0] = np.inf
-    upload = answer(policy := make_node(tmp_path / "n", x, Y[:9], **REHEARSAL),
-                    asked([policy], epsilon=WITHOUT))["upload0"]  # fmt: skip
-    kept = [i for i in range(9) if i not in (3, 4)]
-    without = answer(policy := make_node(tmp_path / "m", X[:9][kept], Y[:9][kept], **REHEARSAL),
-                     asked([policy], epsilon=WITHOUT))["upload0"]  # fmt: skip
-    np.testing.assert_allclose(upload * 9, without * 7, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 4e38])
+def test_features_that_are_not_finite_are_refused(tmp_path: Path, value: float):
+    """As in a table; what float32 cannot hold is infinite in it. Said: how many, never which."""
+    x = X[:9].astype(np.float64)
+    x[3, :2] = x[4, 0] = value
+    policy = make_node(tmp_path / "n", X, Y[:9])
+    np.savez(policy.data, x=x, y=Y[:9])
+    for act in (lambda: hello(policy), lambda: answer(policy, asked([make_node(tmp_path / "m", X, Y)]))):
+        with pytest.raises(DataProblem, match=r"3 features are not finite numbers of 32 bits.*remove or fill"):
+            act()
+    assert charges(policy) == 0
+
+
+def test_records_that_are_held_out_are_asked_the_same(tmp_path: Path):
+    policy = make_node(tmp_path / "n", X, Y)
+    test = replace(policy, test=policy.data.with_name("test.npz"))
+    np.savez(test.test, x=np.full_like(X, np.nan), y=Y)  # type: ignore[arg-type]
+    with pytest.raises(DataProblem, match=r"test\.npz: \d+ features are not finite"):
+        read_data(test)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_records_whose_vectors_are_not_finite_count_as_nothing(value: float):
+    """Whatever a file may hold: a function can make an infinity of a finite number."""
+    x, theta = X[:9].copy(), np.zeros((X.shape[1] + 1, 3), np.float32)
+    x[3], kept = value, [i for i in range(9) if i != 3]
+    of_all, of_others = (exact_sum(SoftmaxGradient(), [theta], a, b, 1.0, 2.0**-20)
+                         for a, b in ((x, Y[:9]), (x[kept], Y[:9][kept])))  # fmt: skip
+    assert np.array_equal(of_all, of_others)

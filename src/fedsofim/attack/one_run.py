@@ -27,6 +27,7 @@ from fedsofim.attack.setting import CLASSES, Setting, honest, loud_start, readin
 from fedsofim.attack.verdicts import Verdict, check_effort
 from fedsofim.attack.worlds import ask, laid_out
 from fedsofim.core.audit import Program
+from fedsofim.core.keys import key_of
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.programs import Public, read_programs
@@ -106,7 +107,7 @@ def _trained(run: OneRun, coins: np.ndarray, seed: int) -> jax.Array:
     records = _records(run, coins)
     each = laid_out(*_each(run))  # one pseudo-client for each canary and label
     alone = _programs(run, [1] * (2 * run.canaries))
-    key = jax.random.key(seed)
+    key = key_of(seed)
     params = loud_start(setting.model, run.canaries)
     state, memory = setting.method.init(params), setting.method.memory(params)
     if setting.method.setup is not None:
@@ -146,7 +147,7 @@ def _silently(program: Program, run: OneRun, each: Records, given: Any, t: Any) 
     clients = 2 * run.canaries
     shared = jax.tree.map(lambda a: jnp.broadcast_to(a, (clients, *jnp.shape(a))), given)
     stds = jnp.zeros(len(run.plan.stds_by_site(Phase.ROUND)), jnp.float32)
-    keys = jax.random.split(jax.random.key(0), clients)
+    keys = jax.random.split(key_of(0), clients)
     uploads, _ = ask(program, each, stds, keys, shared, t, jnp.float32(run.plan.noise_std))
     rows = _rows(uploads)
     plus, minus = rows[: run.canaries], rows[run.canaries :]

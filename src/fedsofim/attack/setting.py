@@ -17,6 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from fedsofim.attack.claims import Claim, claim_of
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
+from fedsofim.core.keys import key_of
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.phase import Phase
@@ -80,7 +81,7 @@ class Engine:
 
 def loud_start(model: Model, features: int) -> Any:
     """Parameters where gradients are loud: zero for the head, where all classes are as likely."""
-    found = model.init(jax.random.key(0), (features,), CLASSES)
+    found = model.init(key_of(0), (features,), CLASSES)
     return jax.tree.map(jnp.zeros_like, found) if type(model.gradient) is SoftmaxGradient else found
 
 

@@ -17,6 +17,7 @@ from fedsofim.attack.scoring import Seen
 from fedsofim.attack.setting import Engine, reading_all
 from fedsofim.attack.worlds import Worlds, ask, carried, laid_out, quiet_steps
 from fedsofim.core.audit import Program
+from fedsofim.core.keys import key_of
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.records import Records
@@ -36,7 +37,7 @@ def observe(engine: Engine, worlds: Worlds, pairs: int, seed: int = 0, progress:
     """What an attacker sees of so many pairs of runs."""
     at_once = min(pairs, SIDE_BY_SIDE)
     play = _Play(engine, worlds, at_once)
-    key = jax.random.key(seed)
+    key = key_of(seed)
     found = []
     for chunk in range(-(-pairs // at_once)):
         found.append(play.chunk(jax.random.fold_in(key, chunk)))
@@ -197,7 +198,7 @@ def _quieter(engine: Engine, worlds: Worlds, start: Any) -> Any:
     laid = _laid(worlds, len(at))
     given = carried(engine, Phase.ROUND, start, clients)
     stds = jnp.zeros_like(jnp.asarray(engine.stds[Phase.ROUND]))
-    keys, noise_std = jax.random.split(jax.random.key(0), clients), jnp.float32(quiet_steps(engine))
+    keys, noise_std = jax.random.split(key_of(0), clients), jnp.float32(quiet_steps(engine))
 
     @jax.jit  # records and carries are its inputs: constants of that size would be computed with while compiling
     def answers(params: Any, own: Records, rest: tuple) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedsofim.attack.setting import Engine, reading_all
 from fedsofim.core.audit import Inputs, Program
+from fedsofim.core.keys import key_of
 from fedsofim.core.phase import Phase
 from fedsofim.core.records import Records, in_blocks
 
@@ -132,7 +133,7 @@ def _answers(engine: Engine, phase: Phase, records: Records) -> tuple[np.ndarray
     clients = len(records.owner)
     program = engine.programs(clients)[phase]
     given = carried(engine, phase, engine.start, clients)
-    keys = jax.random.split(jax.random.key(1), clients)
+    keys = jax.random.split(key_of(1), clients)
 
     def rows(program: Program, stds: np.ndarray) -> np.ndarray:
         uploads, _ = jax.jit(ask, static_argnums=0)(

@@ -18,7 +18,8 @@ from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
-from fedsofim.core.parameters import check_parameters, is_default_key, is_program
+from fedsofim.core.keys import is_own_key
+from fedsofim.core.parameters import check_parameters, is_program
 from fedsofim.core.primitives import PROGRAM_OF, Rule, rule_of
 from fedsofim.core.release import dp_release
 from fedsofim.core.site import own_site
@@ -131,11 +132,14 @@ def _known(eqn: Any) -> Rule:
             f"'{name}' is not an operation that the audit knows, so what it does with records cannot be told; write it "
             "with jax.numpy and jax.lax (what is known: fedsofim/core/primitives.py)"
         )
+    for atom in (*eqn.invars, *eqn.outvars):
+        if jnp.issubdtype(atom.aval.dtype, jax.dtypes.prng_key) and not is_own_key(atom.aval.dtype):
+            raise Refused(
+                f"'{name}' has keys of another generator than threefry2x32, of which it is known that no two releases "
+                "draw the same noise; use jax.random.key, and leave jax_default_prng_impl (JAX_DEFAULT_PRNG_IMPL) alone"
+            )
     if rule is not Rule.CALL:  # which is replaced by its program: nothing else of it is left
         check_parameters(name, eqn.params)
-    for atom in (*eqn.invars, *eqn.outvars):
-        if jnp.issubdtype(atom.aval.dtype, jax.dtypes.prng_key) and not is_default_key(atom.aval.dtype):
-            raise Refused(f"'{name}' has keys of another generator than JAX's own default; use jax.random.key")
     return rule
 
 

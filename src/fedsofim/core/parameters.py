@@ -8,10 +8,10 @@ multiplies its own way, a function that JAX would call: all refused.
 import sys
 from typing import Any
 
-import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
+from fedsofim.core.keys import is_own_generator, is_own_key
 from fedsofim.errors import Refused
 
 _PLAIN = (type(None), bool, int, float, complex, str)
@@ -32,12 +32,6 @@ def is_program(value: Any) -> bool:
     return type(value) is ClosedJaxpr or type(value) is Jaxpr
 
 
-def is_default_key(dtype: Any) -> bool:
-    """Keys of the generator that JAX has by default, itself and not one that says it is equal."""
-    default: Any = jax.eval_shape(lambda: jax.random.key(0)).dtype
-    return type(dtype) is type(default) and dtype._impl is default._impl
-
-
 def _known(value: Any) -> bool:
     if type(value) in _PLAIN or is_program(value) or isinstance(value, np.dtype):
         return True
@@ -48,12 +42,11 @@ def _known(value: Any) -> bool:
     if isinstance(value, type):
         return issubclass(value, np.generic) and _home_has(value)
     if hasattr(value, "_impl"):  # a type of keys
-        return is_default_key(value)
+        return is_own_key(value)
     if not type(value).__module__.startswith("jax") or not _home_has(type(value)):
         return False
     if callable(getattr(value, "random_bits", None)):  # a generator
-        default: Any = jax.eval_shape(lambda: jax.random.key(0)).dtype
-        return value is default._impl
+        return is_own_generator(value)
     return all(map(_known, value)) if isinstance(value, tuple) else True
 
 

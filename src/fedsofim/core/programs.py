@@ -13,6 +13,7 @@ from fedsofim.core.banded import Banded
 from fedsofim.core.door import Facts
 from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.keys import key_of
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, is_linear
@@ -193,7 +194,7 @@ def record_shapes(public: Public, shape: tuple[int, ...], blocks: tuple[int, int
 
 def input_shapes(method: Method, model: Model, public: Public, preparation: tuple[Step, ...] = ()) -> Inputs:
     """Shapes of everything that a client's program of the rounds takes."""
-    key = jax.eval_shape(lambda: jax.random.key(0))
+    key = jax.eval_shape(lambda: key_of(0))
     shape, spec = shape_after(preparation, public.shape), _spec
     params = jax.eval_shape(lambda k: model.init(k, shape, public.classes), key)
     return Inputs(

@@ -4,6 +4,7 @@ The walk (walk.py) reasons about a program; this runs it, mapped over clients as
 replaced by constants. Where releases do not change, nothing that leaves may change:
 - on other random records, and under another noise key, uploads and memory must be the same to the last bit;
 - the keys that reach releases, over clients, steps and rounds, must all be different.
+And every per-record function is run by itself, mapped over made-up records (lanes.py): they must not meet.
 A hole in the one is caught by the other. No record is needed: shapes are enough, and since an honest program touches
 records in releases only, the compiler drops the random ones before they are made. It costs one small compilation.
 """
@@ -18,8 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
+from fedsofim.core.arithmetic import check_arithmetic
 from fedsofim.core.audit import Inputs, Program, output_names
 from fedsofim.core.jaxprs import open_jaxpr, releases_in
+from fedsofim.core.keys import key_of_words
+from fedsofim.core.lanes import check_lanes
 from fedsofim.core.records import Records
 from fedsofim.core.release import dp_release, operands
 from fedsofim.core.stand_in_keys import keys_from
@@ -34,6 +38,7 @@ _QUICKLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_pas
 
 def confirm(program: Program, inputs: Inputs, rounds: int) -> None:
     """Refused if running the program shows a leak that the audit did not. `inputs` are shapes: no record is read."""
+    check_arithmetic()
     look = _compiled(program, inputs)
     first = look(rounds - 1, 1, 1.0)
     others = [("key", look(rounds - 1, 2, 1.0)), *(("records", look(rounds - 1, 1, size)) for size in SIZES)]
@@ -43,6 +48,7 @@ def confirm(program: Program, inputs: Inputs, rounds: int) -> None:
                 raise Refused(f"{name} changed with the {what} while every release stayed the same: it leaks")
     times = np.unique(np.linspace(0, rounds - 1, min(rounds, ROUNDS)).astype(int))
     check_keys([words for t in times for words in look(int(t), 1, 1.0).keys])
+    check_lanes(program.sites, _QUICKLY)
 
 
 def check_keys(keys: Sequence[np.ndarray]) -> None:
@@ -149,7 +155,7 @@ def stand_ins(inputs: Inputs) -> Inputs:
 
     def one(leaf: Any) -> Any:
         if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(jnp.ones((*leaf.shape, 2), jnp.uint32))
+            return key_of_words(jnp.ones((*leaf.shape, 2), jnp.uint32))
         return constants(leaf)
 
     return jax.tree.map(one, replace(inputs, records=(), key=()))

@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
+from fedsofim.core.apart import check_apart
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr, releases_in
 from fedsofim.core.opening import check_captured, check_known
 from fedsofim.core.primitives import Rule, rule_of
@@ -126,6 +127,7 @@ class Walk:
             if releases_in(vector.jaxpr):
                 raise Refused(f"the per-record function of '{site.label}' itself opens the door; release it before")
             check_known(vector.jaxpr)
+            check_apart(site.label, vector.jaxpr)
         for const in consts:
             if const.taint:
                 raise Refused(

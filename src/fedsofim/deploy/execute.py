@@ -18,6 +18,7 @@ from jax.extend.core import Literal
 
 from fedsofim.core.audit import Inputs, Program, output_names
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr, releases_in
+from fedsofim.core.keys import key_of
 from fedsofim.core.primitives import Rule, rule_of
 from fedsofim.core.queries import ratio_of
 from fedsofim.core.records import Records
@@ -66,7 +67,7 @@ def unmasked_mean(program: Program, shapes: Inputs, total: np.ndarray) -> Any:
         return _parted(total, site.query.outputs(operands(values).consts))
 
     records = Records(*(np.broadcast_to(np.zeros((), a.dtype), a.shape) for a in shapes.records))
-    once = {"key": jax.random.key(0), "round": jnp.int32(0), "size": jnp.float32(1)}
+    once = {"key": key_of(0), "round": jnp.int32(0), "size": jnp.float32(1)}
     flat = _stepped(program, replace(stand_ins(shapes), records=records, **once), release)
     return jax.tree.unflatten(program.outputs, flat)[0]
 
@@ -106,7 +107,7 @@ def _without_releases(program: Program, shapes: Inputs, value: float) -> _Seen:
 
     # one number, seen in the records' shapes: an honest program never looks at it
     records = Records(*(np.broadcast_to(_one_number(value, a.dtype), a.shape) for a in shapes.records))
-    given = replace(stand_ins(shapes), records=records, key=jax.random.key(0), round=jnp.int32(0))
+    given = replace(stand_ins(shapes), records=records, key=key_of(0), round=jnp.int32(0))
     return _Seen(_stepped(program, given, release), labels)
 
 

@@ -7,6 +7,7 @@ import jax
 
 from fedsofim import methods, models
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
+from fedsofim.core.keys import key_of
 from fedsofim.core.models import Model
 from fedsofim.errors import Refused
 from fedsofim.extensions import is_file
@@ -26,7 +27,7 @@ def is_installed(name: str, kind: Literal["method", "model"] = "method") -> bool
 def check_numbers(model: Model, shape: tuple[int, ...], classes: int) -> None:
     """Refused if the model would have more numbers than anybody can use, or answers with other classes; only shapes
     are made."""
-    params = jax.eval_shape(lambda: model.init(jax.random.key(0), shape, classes))
+    params = jax.eval_shape(lambda: model.init(key_of(0), shape, classes))
     numbers = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
     if numbers > MOST_NUMBERS:
         raise Refused(f"the model {model.name[:64]} would have {numbers} numbers; the most here are {MOST_NUMBERS}")

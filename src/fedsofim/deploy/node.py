@@ -14,6 +14,7 @@ import numpy as np
 
 from fedsofim.core.audit import Inputs, Program
 from fedsofim.core.budget import stated
+from fedsofim.core.keys import key_of
 from fedsofim.core.phase import Phase
 from fedsofim.core.preparation import prepared
 from fedsofim.core.records import in_blocks
@@ -140,7 +141,7 @@ def _inputs(policy: Policy, request: Request, programs: Programs, data: Data) ->
         params=jax.tree.map(jnp.asarray, params),
         state=jax.tree.map(jnp.asarray, state),
         memory=_memory(policy, request, programs, params) if request.phase is Phase.ROUND else (),
-        key=jax.random.key(0),  # never drawn from: execute.py brings the noise
+        key=key_of(0),  # never drawn from: execute.py brings the noise
         index=jnp.int32(0),
         size=jnp.float32(seen.units),
         round=jnp.int32(request.round),

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
+from fedsofim.core.keys import key_of
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
 from fedsofim.core.pooled import noise_gain
@@ -37,7 +38,7 @@ def check_presence(order: Order, plan: Plan) -> None:
     if order.min_clients > len(plan.sizes):
         raise InputError(f"min-clients is {order.min_clients}; expected at most the job's {len(plan.sizes)} clients")
     program, inputs = plan.programs[Phase.ROUND], jax.eval_shape(lambda k: plan.model.init(k, plan.shape, plan.classes),
-                                                                 jax.random.key(0))  # fmt: skip
+                                                                 key_of(0))  # fmt: skip
     if any(laid_out(site.noise) for site in program.sites) or jax.tree.leaves(plan.method.memory(inputs)):
         raise InputError(
             f"min-clients: {plan.method.name} needs every client in every round (its noise comes back in later rounds, "

@@ -161,7 +161,8 @@ def _unusable(path: Path, error: Exception, remarks: tuple[str, ...] = ()) -> Da
 def _of_arrays(path: Path, policy: Policy) -> Data:
     try:
         found = read_arrays(path)
-        x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])
+        with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which is counted below
+            x, y = np.asarray(found["x"], np.float32), np.asarray(found["y"])
     except (InputError, KeyError, ValueError):  # whose texts may quote a record
         raise DataProblem(f"{path}: expected a readable .npz file with arrays of numbers x and y") from None
     if x.ndim != 2 or y.shape != (len(x),) or len(x) == 0 or not np.issubdtype(y.dtype, np.integer):
@@ -169,6 +170,10 @@ def _of_arrays(path: Path, policy: Policy) -> Data:
         raise DataProblem(f"{path}: {form}; expected x (records x features) and one whole label for each record")
     if policy.schema is not None and x.shape[1] != (wide := len(feature_names(policy.schema))):
         raise DataProblem(f"{path}: x has {x.shape[1]} features; expected the {wide} that the schema makes")
+    if odd := int(np.sum(~np.isfinite(x))):
+        raise DataProblem(
+            f"{path}: {odd} features are not finite numbers of 32 bits; expected finite ones, so remove or fill them"
+        )
     if outside := int(np.sum((y < 0) | (y >= policy.classes))):
         raise DataProblem(f"{path}: {outside} labels lie outside 0..{policy.classes - 1}")
     person = found.get("person")

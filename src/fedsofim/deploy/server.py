@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim import models
+from fedsofim.core.keys import key_of
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.models import HEAD
 from fedsofim.core.phase import Phase
@@ -56,7 +57,7 @@ def start_job(order: Order, clients: tuple[Client, ...]) -> JobState:
     _check_trust(plan)
     check_counting(plan)
     check_presence(order, plan)
-    init_key, _ = jax.random.split(jax.random.key(order.seed))
+    init_key, _ = jax.random.split(key_of(order.seed))
     params = plan.model.init(init_key, plan.shape, plan.classes)
     return JobState(
         order=order,

@@ -22,6 +22,7 @@ from fedsofim import models
 from fedsofim.core.budget import Budget
 from fedsofim.core.evaluation import Measured
 from fedsofim.core.gaussian import epsilon_of
+from fedsofim.core.keys import key_of
 from fedsofim.core.plan import Plan
 from fedsofim.core.selection import EveryTrial, Way, cheapest
 from fedsofim.core.summary import privacy_summary
@@ -40,7 +41,7 @@ from fedsofim.simulation import sweep
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.private_count import count
 from fedsofim.simulation.run import Run
-from fedsofim.simulation.simulator import a_seed_nobody_knows, all_finite, key_of
+from fedsofim.simulation.simulator import a_seed_nobody_knows, all_finite
 from fedsofim.simulation.training import Given, choices_for, planned
 from fedsofim.trained.folder import save_model
 from fedsofim.trained.model import Trained

@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from fedsofim.core.keys import key_of
 from fedsofim.core.models import Fixed, Model
 from fedsofim.core.normals import normal
 from fedsofim.errors import InputError, expect_whole
@@ -111,7 +112,7 @@ def _merged(params: Any, given: Mapping[str, Any]) -> Any:
 
 
 def _check_shapes(model: Model, known: Mapping[str, Any], shape: tuple[int, ...], outputs: int) -> None:
-    wanted = named_shapes(jax.eval_shape(lambda: model.init(jax.random.key(0), shape, outputs)))
+    wanted = named_shapes(jax.eval_shape(lambda: model.init(key_of(0), shape, outputs)))
     if (found := {name: leaf.shape for name, leaf in known.items()}) != wanted:
         raise InputError(f"the given parameters have shapes {found}; those of the model for these records are {wanted}")
 

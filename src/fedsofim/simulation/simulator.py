@@ -14,6 +14,7 @@ from fedsofim import native
 from fedsofim.core.audit import Program
 from fedsofim.core.cohort import Carry, Cohort
 from fedsofim.core.each_client import stds_of_each
+from fedsofim.core.keys import key_of_words, words_of
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, evaluate
 from fedsofim.core.phase import Phase
@@ -126,26 +127,13 @@ def _tell(watch: Watch, trace: Trace, first: int, end: int) -> None:
 
 def keys(seed: int) -> tuple[jax.Array, jax.Array]:
     """The two keys of a run: of the initial parameters, and of all noise."""
-    return _keys(_words(seed))
+    return _keys(words_of(seed))
 
 
 @jax.jit
 def _keys(words: jax.Array) -> tuple[jax.Array, jax.Array]:
-    init_key, noise_key = jax.random.split(_wrapped(words))
+    init_key, noise_key = jax.random.split(key_of_words(words))
     return init_key, noise_key
-
-
-def key_of(seed: int) -> jax.Array:
-    """Of all 64 bits of a seed, where `jax.random.key` takes 32 unless JAX counts in 64 bits."""
-    return _wrapped(jnp.asarray(_words(seed)))
-
-
-def _words(seed: int) -> np.ndarray:
-    return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-
-
-def _wrapped(words: jax.Array) -> jax.Array:
-    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def a_seed_nobody_knows() -> int:

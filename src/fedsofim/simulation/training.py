@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core.budgets import AnyBudget
+from fedsofim.core.keys import key_of
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, for_task, is_linear, linear
 from fedsofim.core.plan import Plan, Trust, Weights, make_plan
@@ -223,7 +224,7 @@ def check_model(model: Model | None, task: Task) -> None:
 def _check_logits(plan: Plan) -> None:
     """One number for each class of each record, or what else the task asks for: else accuracy would make no sense."""
     shape, classes = plan.shape, plan.classes
-    params = jax.eval_shape(lambda: plan.model.init(jax.random.key(0), shape, classes))
+    params = jax.eval_shape(lambda: plan.model.init(key_of(0), shape, classes))
     found = jax.eval_shape(plan.model.logits, params, jax.ShapeDtypeStruct((2, *shape), jnp.float32))
     if getattr(found, "shape", None) != (2, classes):
         each = {CLASSES: "for each class", LABELS: "for each label"}.get(plan.task.kind, f"for {plan.task}")

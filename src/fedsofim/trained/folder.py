@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from fedsofim import models
+from fedsofim.core.keys import key_of
 from fedsofim.core.models import HEAD, Model, for_task, linear
 from fedsofim.core.prepared import Prepared
 from fedsofim.data.affine import Affine
@@ -170,7 +171,7 @@ def _strange(name: str) -> str:
 
 def _params(model: Model, width: tuple[int, ...], outputs: int, arrays: Mapping[str, np.ndarray]) -> Any:
     """The arrays in the model's own tree."""
-    like = jax.eval_shape(lambda: model.init(jax.random.key(0), width, outputs))
+    like = jax.eval_shape(lambda: model.init(key_of(0), width, outputs))
     leaves, structure = jax.tree.flatten(like)
     found = [arrays[f"params.{i}"] for i in range(sum(key.startswith("params.") for key in arrays))]
     shapes, wanted = [leaf.shape for leaf in found], [leaf.shape for leaf in leaves]

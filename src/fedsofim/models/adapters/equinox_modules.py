@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 
+from fedsofim.core.keys import key_of
 from fedsofim.core.models import Model
 from fedsofim.errors import Refused
 from fedsofim.models._network import network
@@ -40,7 +41,7 @@ def model_of(module: Any) -> Model:
 
 
 def _made(module: Any) -> Any:
-    return module(jax.random.key(0))
+    return module(key_of(0))
 
 
 def _by_path(arrays: Any) -> dict[str, jax.Array]:
