@@ -42,8 +42,8 @@ SCHEMA = Format(
     "a schema", 1, (1,), unstated=1, otherwise="Use the version that wrote it, or draft it anew with fedsofim schema"
 )
 EXPERIMENT = Format("an experiment", 1, (1,), unstated=1)  # and the settings that fedsofim tune found for one
-RUNS = Format(
-    "a folder of runs", 1, (1,), unstated=1, otherwise="Use the version of fedsofim that wrote it, or another folder"
+RUNS = Format(  # 1 had counts by class, and bare digests, of everybody's records
+    "a folder of runs", 2, (1, 2), unstated=1, otherwise="Use the version of fedsofim that wrote it, or another folder"
 )
 CHECKPOINT = Format("a job's checkpoint", 2, (1, 2), unstated=1)  # 1 stated no version
 OPEN_SUM = Format(

@@ -12,9 +12,8 @@ from fedsofim.deploy import certificate
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy
-from fedsofim.deploy.server import step
 from fedsofim.errors import InputError
-from nodes import REHEARSAL, ask_all, finish, make_nodes, spent, start
+from nodes import REHEARSAL, finish, make_nodes, spent, start
 
 FIRST = Order(recipe="paper", method="fedadam", epsilon=0.6, rounds=2)
 SECOND = Order(recipe="paper", method="fedgd", epsilon=0.3, rounds=1)
@@ -199,70 +198,6 @@ def test_two_statements_of_one_ledger_and_one_ledger_twice_are_found(case: Case,
     older.write_bytes(case.ledgers[0].read_bytes())
     (problem,) = certificate.verify(case.document, [case.ledgers[0], older])
     assert problem == f"{older}: the same ledger as {case.ledgers[0]}; give each once"
-
-
-def test_a_statement_of_before_the_jobs_end_is_found(tmp_path: Path):
-    """Signed by its node, true when it was made, and less than was released: how far it is, is signed too."""
-    nodes = make_nodes(tmp_path)
-    now = start(nodes, FIRST)
-    now = step(now, ask_all(nodes, now))
-    early = {p.name: certificate.statement(p) for p in nodes}
-    job = finish(nodes, now).job.id
-    document = certificate.document_of(job, early)
-    assert certificate.check(document) == [
-        f"{n}: states 1 of 2 rounds of this job: it is of before the job's end, or false" for n in ("n0", "n1", "n2")
-    ]
-    found = certificate.verify(document, [nodes[0].ledger])
-    assert [p for p in found if p not in certificate.check(document)] == [
-        "n0: states 1 charges for this job; its ledger has 2"
-    ]
-    away = document | {"absent": {n: [2] for n in ("n0", "n1", "n2")}}  # so the coordinator may say: then it is read
-    assert certificate.check(away) == [] and "charged for 1 of 2 rounds" in certificate.readable(away)
-    assert certificate.verify(away, [nodes[0].ledger])
-    assert certificate.check(document | {"absent": {n: [3, 0, "2"] for n in ("n0", "n1", "n2")}})
-
-
-def test_statements_of_before_a_job_are_not_its_certificate(tmp_path: Path):
-    """The epsilons of the first job alone, signed by every node, handed out as what the second has cost."""
-    nodes = make_nodes(tmp_path)
-    finish(nodes, start(nodes, Order(recipe="paper", method="fedgd", epsilon=0.1, rounds=1)))
-    old = {p.name: certificate.statement(p) for p in nodes}
-    second = finish(nodes, start(nodes, Order(recipe="paper", method="fedgd", epsilon=0.8, rounds=2))).job.id
-    found = certificate.check(certificate.document_of(second, old))
-    assert [p.partition(" of job")[0] for p in found] == [f"{n}: states nothing" for n in ("n0", "n1", "n2")]
-
-
-def test_who_is_left_out_is_missed_without_a_ledger(case: Case):
-    document = case.changed()
-    del document["clients"]["n2"]
-    said = [f"{n}: the job had 3 clients; 2 are named" for n in ("n0", "n1")]
-    assert certificate.check(document) == said
-    assert certificate.check(document | {"silent": ["n0", "n1"]}) == said  # named twice is no third
-    assert certificate.check(document | {"silent": ["n2"]}) == []  # which the words of the certificate say
-    assert "Nothing is stated of n2" in certificate.readable(document | {"silent": ["n2"]})
-    assert certificate.check(document | {"silent": ["n2", "n3"]})
-
-
-def test_terms_that_were_not_told_to_all_alike_are_found(case: Case):
-    document = case.changed()
-    document["clients"]["n1"]["jobs"][1]["method"] = "fedadam"
-    assert certificate.check(document) == ["n1: states method fedadam of the job, where n0 states fedgd"]
-
-
-@pytest.mark.parametrize("field", ["clients", "rounds_charged"])
-def test_a_field_that_is_not_signed_is_missed_but_in_a_certificate_of_version_1(case: Case, field: str):
-    document = case.changed()
-    for statement in document["clients"].values():
-        for job in statement["jobs"]:
-            del job[field]
-    assert len(certificate.check(document)) == 3
-    assert certificate.check(document | {"certificate": 1}) == []
-    assert certificate.verify(document | {"certificate": 1}, case.ledgers) == []
-    fewer = document | {"certificate": 1, "clients": {n: document["clients"][n] for n in ("n0", "n1")}}
-    assert "n0: by its ledger the job had 3 clients; 2 are named" in certificate.verify(fewer, case.ledgers)
-    for wrong in ("3", None, 2.5, [3]):
-        document["clients"]["n0"]["jobs"][1][field] = wrong
-        assert "n0: its clients and rounds are no whole numbers" in certificate.check(document)
 
 
 @pytest.mark.parametrize("where", ["clients", "silent", "absent"])

@@ -168,7 +168,7 @@ class Run:
             "weights": p.weights,
             "seed": self.seed,
         }
-        result = {**self._by_round(), **self.metrics.of_test_records()}
+        result = {**self._by_round(), **self.metrics.summary()}
         return {"training": training, "privacy": privacy_summary(p), "result": result, "versions": versions()}
 
     def _by_round(self) -> dict[str, Any]:
