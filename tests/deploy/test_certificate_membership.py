@@ -1,4 +1,4 @@
-"""A certificate is of its job, of the job's end and of all its clients: what else was signed is found without a ledger."""
+"""A certificate is of its job, of the job's end and of all its clients: what else was signed shows without a ledger."""
 
 import copy
 from pathlib import Path

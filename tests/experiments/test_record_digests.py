@@ -1,6 +1,7 @@
 """What a folder of runs tells of records of one's own: nothing that a guess at them could be held against."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,3 +104,17 @@ def test_a_damaged_key_is_an_error(tmp_path: Path, text: str):
     (tmp_path / KEY).write_text(text)
     with pytest.raises(InputError, match=r"digest\.key: is damaged"):
         known_key(tmp_path)
+
+
+def test_a_report_of_an_older_folder_forgets_what_it_told(tmp_path: Path):
+    """Folders of version 1 have counts by class of everybody's records, and so have the reports made of them."""
+    shutil.copytree(Path(__file__).parents[1] / "golden" / "runs-1", tmp_path, dirs_exist_ok=True)
+    assert json.loads((tmp_path / "grid.json").read_text())["partitions"][0]["counts"]
+    stale = [tmp_path / "tables" / f"partition-blobs-iid.{kind}" for kind in ("md", "tex", "csv")]
+    stale.append(tmp_path / "figures" / "partition-blobs-iid.png")
+    for path in stale:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("counts")
+    write_report(tmp_path)
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith("partition-")]
+    assert (tmp_path / "tables").is_dir()

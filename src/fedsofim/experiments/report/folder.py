@@ -38,11 +38,22 @@ def write_report(folder: Path, published: Path | None = None) -> None:
     """Write rows.csv, tables/, figures/ and report.html into the folder."""
     results = read_results(folder)
     write_rows(results, folder / "rows.csv")
+    _forget_counts(results, folder)
     sections = [s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds]
     for table in (t for s in sections for t in s.tables):
         table.write(folder / "tables")
     page = Page(results.name, results.about, tuple(in_sentences(results)), tuple(warnings(results)), tuple(sections))
     write_page(folder / "report.html", page)
+
+
+def _forget_counts(results: Results, folder: Path) -> None:
+    """Reports of before told of everybody's records who holds how many of which class."""
+    for dealt in results.grid["partitions"]:
+        if dealt not in results.counted:
+            name = f"partition-{slug((dealt['dataset'], dealt['partition']))}"
+            tables = [folder / "tables" / f"{name}.{kind}" for kind in ("md", "tex", "csv")]
+            for path in (*tables, folder / "figures" / f"{name}.png"):
+                path.unlink(missing_ok=True)
 
 
 SHOWN = 12  # unfinished runs that are named
