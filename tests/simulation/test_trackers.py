@@ -119,3 +119,14 @@ def test_nothing_that_is_written_of_a_model_goes_by_the_labels_of_training_recor
     other = replace(data, y_train=(data.y_train + 1) % 3)
     one, two = (metrics_of(d, z, split.parts) for d in (data, other))
     assert one.clients != two.clients and one.summary() == two.summary()
+
+
+@pytest.mark.slow
+def test_what_is_saved_of_a_run_depends_on_training_records_through_its_model_alone():
+    """The same parameters beside other training records: every word of result.json and model.json stays."""
+    run = fs.train(make_toy(), fs.fedgd(lr=0.3), fs.Budget(5.0), 3, recipe="paper")
+    data = run.split.dataset
+    records = replace(data, x_train=data.x_train[::-1] + 1, y_train=(data.y_train + 1) % 3)
+    other = replace(run, split=replace(run.split, dataset=records))
+    assert other.metrics.clients != run.metrics.clients
+    assert other.summary() == run.summary() and other.model.facts == run.model.facts
