@@ -56,25 +56,25 @@ def from_journal(path: Path, source: str) -> Iterator[Cell]:
 
 def from_runs(folder: Path, features: dict[str, int], source: str) -> Iterator[Cell]:
     """The recipe's runs of a folder, seeds put together."""
-    counts = {
-        (p["dataset"], p["partition"]): np.array(p["counts"])
-        for p in json.loads((folder / GRID).read_text(encoding="utf-8"))["partitions"]
-    }
+    grid = json.loads((folder / GRID).read_text(encoding="utf-8"))
+    held = {(p["dataset"], p["partition"]): p for p in grid["partitions"]}
     groups: dict[tuple, list[dict[str, Any]]] = {}
     for run in read_runs(folder):
         if run["recipe"] == "auto" and run["finite"]:
             key = tuple(run[name] for name in ("dataset", "partition", "trust", "epsilon", "delta"))
             groups.setdefault(key, []).append(run)
     for (dataset, partition, trust, epsilon, delta), runs in groups.items():
-        dealt, width = counts[dataset, partition], features.get(dataset, features.get(""))
+        dealt, width = held[dataset, partition], features.get(dataset, features.get(""))
         if width is None:
             raise SystemExit(f"{folder}: say --features {dataset}=NUMBER; a folder of runs does not hold it")
+        # folders of version 1 have the counts by class
+        sizes = dealt["sizes"] if "sizes" in dealt else np.sum(dealt["counts"], axis=1)
         yield Cell(
             dataset=dataset,
-            records=int(dealt.sum()),
+            records=int(sum(sizes)),
             features=width,
-            classes=dealt.shape[1],
-            clients=dealt.shape[0],
+            classes=np.shape(dealt["counts"])[1] if "counts" in dealt else len(grid["classes"][dataset]),
+            clients=len(sizes),
             trust=trust,
             epsilon=epsilon_stated(epsilon),
             delta=delta,

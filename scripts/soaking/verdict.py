@@ -59,7 +59,8 @@ def _broken_by_end(work: Work, ledgers: Mapping[str, Path]) -> list[str]:
     if work.finished:
         try:
             document = certificate.read(work.folder / "certificate.json")
-            found = certificate.verify(document, [ledgers[name] for name in document["clients"]])
+            everybody = [*document["clients"], *document.get("silent", [])]
+            found = certificate.verify(document, [ledgers[name] for name in everybody])
         except InputError as error:
             found = [str(error)]
         broken += [f"job {name}: {problem}" for problem in found]

@@ -36,14 +36,14 @@ _KEPT = "Nothing is released. Use the version of fedsofim that wrote it"
 LEDGER = Format("a ledger", 2, (2,), otherwise=_KEPT)
 WITNESS = Format("a ledger's witness", 1, (1,), unstated=1, otherwise=_KEPT)
 POLICY = Format("a policy", 1, (1,), unstated=1)
-CERTIFICATE = Format("a certificate", 1, (1,), key="certificate")
+CERTIFICATE = Format("a certificate", 2, (1, 2), key="certificate")  # 1 signed neither clients nor rounds charged
 MODEL = Format("a model", 1, (1,), otherwise="Use the version of fedsofim that wrote it, or train again")
 SCHEMA = Format(
     "a schema", 1, (1,), unstated=1, otherwise="Use the version that wrote it, or draft it anew with fedsofim schema"
 )
 EXPERIMENT = Format("an experiment", 1, (1,), unstated=1)  # and the settings that fedsofim tune found for one
-RUNS = Format(
-    "a folder of runs", 1, (1,), unstated=1, otherwise="Use the version of fedsofim that wrote it, or another folder"
+RUNS = Format(  # 1 had counts by class, and bare digests, of everybody's records
+    "a folder of runs", 2, (1, 2), unstated=1, otherwise="Use the version of fedsofim that wrote it, or another folder"
 )
 CHECKPOINT = Format("a job's checkpoint", 2, (1, 2), unstated=1)  # 1 stated no version
 OPEN_SUM = Format(

@@ -90,6 +90,23 @@ def test_verify_with_a_folder_for_a_ledger(mistake, done, tmp_path: Path):
 def test_verify_without_ledgers_says_what_it_rests_on(call, done):
     code, out, _ = call("certificate", "verify", done["certificate"])
     assert code == 0 and "holds: 3 clients, 0 of 3 recomputed from ledgers, all from what they state" in out
+    assert "charged for 1 of 1 rounds: n0, n1, n2" in out.splitlines()
+
+
+def test_verify_says_of_whom_an_older_version_signed_too_little(call):
+    stored = Path(__file__).parents[1] / "golden" / "certificate-1" / "certificate.json"
+    code, out, _ = call("certificate", "verify", stored)
+    said = "not signed, in an older version's form: how many clients and rounds the job had for n0, n1, n2"
+    assert code == 0 and said in out.splitlines() and "charged for" not in out
+
+
+def test_verify_finds_statements_of_another_job_and_a_client_that_is_left_out(call, done, tmp_path: Path):
+    document = done["document"]
+    fewer = {**document, "clients": {n: s for n, s in document["clients"].items() if n != "n2"}}
+    for forged, said in (({**document, "job": "f" * 32}, "n0: states nothing of job"), (fewer, "n1: the job had 3")):
+        (tmp_path / "c.json").write_text(json.dumps(forged))
+        code, out, _ = call("certificate", "verify", tmp_path / "c.json")
+        assert code == 1 and said in out and "holds" not in out
 
 
 def test_show(call, done):

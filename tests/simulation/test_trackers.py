@@ -1,5 +1,7 @@
 """What was measured reaches whoever watches: a function, TensorBoard, MLflow, notebooks; and who a model serves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -97,8 +99,6 @@ def test_recall_and_groups_by_hand():
 
 
 def test_gaps_leave_out_groups_that_are_too_small():
-    from dataclasses import replace
-
     data = make_toy().dataset
     groups = np.array(["big"] * 25 + ["other"] * 30 + ["tiny"] * 5)
     data = replace(data, groups={"where": groups})
@@ -110,3 +110,23 @@ def test_gaps_leave_out_groups_that_are_too_small():
     assert found.gaps["where"] == pytest.approx(20)
     assert found.accuracy == pytest.approx(100 * 49 / 60)
     assert 0 < found.clients[0] < 100 and found.majority == pytest.approx(100 / 3)
+
+
+def test_nothing_that_is_written_of_a_model_goes_by_the_labels_of_training_records():
+    """Accuracy expected at each client tells how many records of each class it holds, to the record."""
+    split = make_toy()
+    data, z = split.dataset, np.random.default_rng(0).normal(size=(len(split.dataset.x_test), 3))
+    other = replace(data, y_train=(data.y_train + 1) % 3)
+    one, two = (metrics_of(d, z, split.parts) for d in (data, other))
+    assert one.clients != two.clients and one.summary() == two.summary()
+
+
+@pytest.mark.slow
+def test_what_is_saved_of_a_run_depends_on_training_records_through_its_model_alone():
+    """The same parameters beside other training records: every word of result.json and model.json stays."""
+    run = fs.train(make_toy(), fs.fedgd(lr=0.3), fs.Budget(5.0), 3, recipe="paper")
+    data = run.split.dataset
+    records = replace(data, x_train=data.x_train[::-1] + 1, y_train=(data.y_train + 1) % 3)
+    other = replace(run, split=replace(run.split, dataset=records))
+    assert other.metrics.clients != run.metrics.clients
+    assert other.summary() == run.summary() and other.model.facts == run.model.facts

@@ -175,7 +175,8 @@ def of_policy(folder: Path) -> Any:
 def of_certificate(folder: Path) -> Any:
     """Its signature and its arithmetic, both sound; and what it states."""
     document = certificate.read(folder / "certificate.json")
-    only = {**document, "clients": {"n0": document["clients"]["n0"]}}
+    others = [name for name in document["clients"] if name != "n0"]
+    only = {**document, "clients": {"n0": document["clients"]["n0"]}, "silent": others}
     wrong = certificate.check(only, {"n0": (folder / "n0.pub").read_text()}) + certificate.check(document)
     spent = {name: stated["epsilon"] for name, stated in document["clients"].items()}
     return {"job": document["job"], "spent": spent, "wrong": wrong}

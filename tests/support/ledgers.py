@@ -21,8 +21,9 @@ def line(multiplier: float = 5.0, sample: float = 1.0, weight: float = 1.0, coor
 
 
 def ask(
-    round: int = 0, question: str = "q", job: str = "job", terms: str = '{"method": "fedgd", "rounds": 3}',
-    data: str = "d", phase: Phase = Phase.ROUND, in_order: bool = False,
+    round: int = 0, question: str = "q", job: str = "job",
+    terms: str = '{"method": "fedgd", "rounds": 3, "clients": 2}', data: str = "d", phase: Phase = Phase.ROUND,
+    in_order: bool = False,
 ) -> Ask:  # fmt: skip
     digest = f"{job} {phase} {round} {question}"
     return Ask(job=job, terms=terms, data=data, phase=phase, round=round, digest=digest, in_order=in_order)

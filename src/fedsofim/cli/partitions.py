@@ -21,7 +21,7 @@ def partition(
     out: Annotated[Path | None, typer.Option(help="Write the counts to this CSV file.")] = None,
     json_: Json = False,
 ) -> None:
-    """Show who would hold how many records of each class, and how uneven that is."""
+    """Show who would hold how many records of each class, and how uneven that is. NOT PRIVATE: it counts records."""
     split = deal.deal(data, min_size)
     stats = statistics_of(split)
     if out is not None:

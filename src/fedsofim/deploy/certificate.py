@@ -1,9 +1,9 @@
 """What was released from each client's data, and what it adds up to: derived from ledgers, checked against them.
 
 A node states its account line by line and signs it; the certificate of a job is the statements of its nodes. `check`
-needs nothing else: signatures, and that every epsilon follows from the lines stated. `verify` reads again the ledgers
-that are given, recomputes every line, and looks whether their chains have the history that was signed; `unseen` says of
-whom none is given.
+needs nothing else: signatures, that every statement is about the job's end and nobody's is left out, and that every
+epsilon follows from the lines stated. `verify` reads again the ledgers that are given, recomputes every line, and looks
+whether their chains have the history that was signed; `unseen` says of whom none is given.
 """
 
 import json
@@ -15,7 +15,9 @@ from typing import Any
 from fedsofim.core.budget import WITHOUT, stated
 from fedsofim.deploy.account import Account
 from fedsofim.deploy.certificate_arithmetic import arithmetic, close
+from fedsofim.deploy.certificate_membership import SIGNED, membership
 from fedsofim.deploy.certificate_words import cost, readable, unit_of
+from fedsofim.deploy.charged_rounds import rounds_charged
 from fedsofim.deploy.lines import Line, epsilon_of_lines
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.sane import is_name
@@ -44,14 +46,16 @@ def statement(policy: Policy, key: Path | None = None) -> dict[str, Any]:
 def account_of(account: Account, through: int, delta: float) -> dict[str, Any]:
     """The ledger's content up to a charge: per job what was released, per job and altogether what it costs."""
     entries, terms = account.entries(through), account.terms()
-    jobs = []
+    rounds, jobs = rounds_charged(account.path, through), []
     for job in dict.fromkeys(job for job, _ in entries):
         lines = [line for of, line in entries if of == job]
         jobs.append(
             {
                 "job": job,
                 "method": terms[job]["method"],
+                "clients": terms[job]["clients"],
                 "rounds_planned": terms[job]["rounds"],
+                "rounds_charged": rounds.get(job, 0),
                 "unit": unit_of(terms[job]),
                 "epsilon": stated(epsilon_of_lines(lines, delta)),
                 "released": _summed(lines),
@@ -104,7 +108,7 @@ def document_of(
     missed = {name: [round + 1 for round, names in sorted((absent or {}).items()) if name in names]
               for name in sorted({n for names in (absent or {}).values() for n in names})}  # fmt: skip
     return {
-        "certificate": 1,
+        "certificate": CERTIFICATE.writes,
         "job": job,
         "accounting": ACCOUNTING,
         "clients": {k: dict(v) for k, v in statements.items()},
@@ -175,7 +179,7 @@ def verify(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:
             problems.append(f"{name}: its statement is damaged")
         elif account is not None:
             problems += [f"{name}: {p}" for p in _against(document, claimed, account)]
-    return _identities(document, None) + problems
+    return _identities(document, None) + membership(document) + problems
 
 
 def unseen(document: Mapping[str, Any], ledgers: Sequence[Path]) -> list[str]:
@@ -213,12 +217,13 @@ def _history(claimed: Mapping[str, Any], account: Account) -> list[str]:
 
 
 def check(document: Mapping[str, Any], keys: Mapping[str, str] | None = None) -> list[str]:
-    """What does not hold by the certificate alone: signatures, and the arithmetic of every statement.
+    """What does not hold by the certificate alone: signatures, whether the statements are of the job's end and of all
+    its clients, and the arithmetic of each.
 
     With the nodes' public `keys` every statement must be signed, by the key of its name.
     """
     wrong = [f"{name}: {p}" for name, claimed in document["clients"].items() for p in arithmetic(claimed)]
-    return _identities(document, keys) + wrong
+    return _identities(document, keys) + membership(document) + wrong
 
 
 def _identities(document: Mapping[str, Any], keys: Mapping[str, str] | None) -> list[str]:
@@ -241,11 +246,11 @@ def _identities(document: Mapping[str, Any], keys: Mapping[str, str] | None) -> 
 
 
 def _membership(document: Mapping[str, Any], terms: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Is it about this ledger's job, with as many clients as that job had?"""
+    """Is it about this ledger's job, with as many clients as that job had? Statements of version 1 do not say."""
     if document["job"] not in terms:
         return [f"its ledger knows no job {document['job']}"]
-    wanted, listed = terms[document["job"]]["clients"], len(document["clients"])
-    return [] if wanted == listed else [f"the job had {wanted} clients; {listed} are stated"]
+    wanted, named = terms[document["job"]]["clients"], len({*document["clients"], *document.get("silent", [])})
+    return [] if wanted == named else [f"by its ledger the job had {wanted} clients; {named} are named"]
 
 
 def _differences(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
@@ -261,8 +266,11 @@ def _differences(claimed: Mapping[str, Any], found: Mapping[str, Any]) -> list[s
         other = theirs.pop(job["job"], None)
         if other is None:
             out.append(f"leaves out job {job['job']}, which its ledger charged")
-        elif not close(other["epsilon"], job["epsilon"]) or {"unit": "record", **other, "epsilon": 0} != job | {
-            "epsilon": 0
-        }:
+        elif not close(other["epsilon"], job["epsilon"]) or _described(other, job) != job | {"epsilon": 0}:
             out.append(f"describes job {job['job']} otherwise than its ledger does")
     return out + [f"states job {job}, which its ledger does not know" for job in theirs]
+
+
+def _described(stated: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """A job without its epsilon; what older versions do not state is as they meant it, or as it was."""
+    return {"unit": "record", **{key: found[key] for key in SIGNED}, **stated, "epsilon": 0}

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedsofim.core.budget import WITHOUT, epsilon_stated
+from fedsofim.deploy.certificate_membership import rounds_in_words
 from fedsofim.deploy.signatures import fingerprint, is_signed
 from fedsofim.errors import InputError
 from fedsofim.protection import PROTECTED
@@ -23,7 +24,7 @@ def readable(document: Mapping[str, Any]) -> str:
             mark = "this job" if job["job"] == document["job"] else "another job"
             lines.append(
                 f"  {job['method']} ({mark}, {job['job'][:8]}): {cost(job['epsilon'])} by itself, "
-                f"for {PROTECTED[unit_of(job)]}"
+                f"for {PROTECTED[unit_of(job)]}{_charged(job)}"
             )
             lines += [
                 f"    {r['releases']} x {r['what']}: sum clipped at {r['clip']:g} per {unit_of(job)}, noise std "
@@ -37,12 +38,20 @@ def readable(document: Mapping[str, Any]) -> str:
     for name, rounds in document.get("absent", {}).items():
         lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
     if silent := document.get("silent"):
-        lines.append(f"Nothing is stated of {', '.join(silent)}: ask again by resuming the job when they are there.")
+        lines.append(
+            f"Nothing is stated of {', '.join(silent)}: ask again by resuming the job when they are there. (Who was "
+            "away from the first round to the last was asked for nothing.)"
+        )
     lines += [
         "An epsilon holds for whom it protects, at one client, against whoever sees everything that was released.",
         "The smaller it is, the less anybody can tell from all of it whether they were there or somebody else.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _charged(job: Mapping[str, Any]) -> str:
+    """For how many of the planned rounds; statements of version 1 do not say."""
+    return f", charged for {rounds_in_words(job)}" if "rounds_charged" in job else ""
 
 
 def cost(epsilon: float | str, delta: float | None = None) -> str:

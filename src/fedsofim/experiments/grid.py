@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, get_args, get_type_hints
 
@@ -207,8 +207,12 @@ class Point:
         return asdict(self) | {"epsilon": stated(self.epsilon)}
 
 
-def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
-    """Every run, with seeds innermost and budgets of equal settings together: they share one compiled program."""
+def points(experiment: Experiment, data: dict[str, Dataset], digests: Mapping[str, str] | None = None) -> list[Point]:
+    """Every run, with seeds innermost and budgets of equal settings together: they share one compiled program.
+
+    `digests` of the datasets go into what is written down (record_digests.py); without them, bare ones are made.
+    """
+    digests = {name: digest(found) for name, found in data.items()} if digests is None else digests
     e, out, places = experiment, [], labels_of(experiment.partitions)
     for dataset, partition, whom, entry in itertools.product(e.datasets, e.partitions, e.whoms, e.entries):
         settings = {epsilon: resolved(entry, epsilon) for epsilon in e.epsilons}
@@ -217,7 +221,7 @@ def points(experiment: Experiment, data: dict[str, Dataset]) -> list[Point]:
             out.append(
                 Point(
                     dataset=data[dataset].name,
-                    digest=digest(data[dataset]),
+                    digest=digests[dataset],
                     partition=partition,
                     label=labelled(entry.label, whom),
                     method=entry.method,

@@ -8,6 +8,7 @@ from fedsofim.core.summary import spent_in_words
 from fedsofim.experiments.grid import Experiment, Point, points
 from fedsofim.experiments.journal import read_runs
 from fedsofim.experiments.reading import read_datasets
+from fedsofim.experiments.record_digests import digests_of, known_key
 from fedsofim.experiments.runner import Conduct, planned, unfinished
 from fedsofim.progress import progress_bar
 
@@ -15,8 +16,8 @@ from fedsofim.progress import progress_bar
 def rehearse(experiment: Experiment, out: Path, folder: Path, conduct: Conduct) -> list[str]:
     """Lines that say it: every different run is planned and priced, none is run."""
     data = read_datasets(experiment.datasets, folder, experiment.reading, conduct.source)
-    todo = points(experiment, data)
     rows = read_runs(out)
+    todo = points(experiment, data, digests_of(data, rows, known_key(out)))
     missing = unfinished(todo, rows, out, conduct)
     by_name = {d.name: d for d in data.values()}
     lines = [f"{experiment.name}: {len(todo)} runs, {len(todo) - len(missing)} of them finished in {out}"]

@@ -7,7 +7,7 @@ the same call then goes on with what is missing. Equal runs are bit-identical, s
 import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +19,13 @@ from fedsofim.core.plan import Plan
 from fedsofim.core.summary import privacy_summary
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, statistics_of
-from fedsofim.experiments.grid import Experiment, Point, labels_of, points
+from fedsofim.experiments.grid import Experiment, Partition, Point, labels_of, points
 from fedsofim.experiments.journal import GRID, RUNS, append, mend, only_process, read_runs, to_text
 from fedsofim.experiments.kept_models import model_folder, save_point
-from fedsofim.experiments.reading import digest, read_datasets
+from fedsofim.experiments.reading import read_datasets
+from fedsofim.experiments.record_digests import KEY, digests_of, is_public, kept_key, told_without_key
 from fedsofim.experiments.versions import code_of
+from fedsofim.experiments.whom import Whom
 from fedsofim.files import write_text
 from fedsofim.formats import RUNS as FORMAT
 from fedsofim.progress import progress_bar
@@ -48,18 +50,29 @@ class Conduct(NamedTuple):
 def run_experiment(experiment: Experiment, out: Path, folder: Path = Path(), conduct: Conduct = Conduct()) -> int:
     """Run what is not finished yet; the number of runs done now. `folder` is where relative datasets start."""
     data = read_datasets(experiment.datasets, folder, experiment.reading, conduct.source)
-    todo = points(experiment, data)
     out.mkdir(parents=True, exist_ok=True)
     with only_process(out):
-        _write_grid(experiment, out, todo, data)
         mend(out / RUNS)
-        missing = unfinished(todo, read_runs(out), out, conduct)
+        rows = read_runs(out)
+        digests = digests_of(data, rows, kept_key(out))
+        _say_bare(told_without_key(data, digests), conduct)
+        todo = points(experiment, data, digests)
+        _write_grid(experiment, out, todo, data)
+        missing = unfinished(todo, rows, out, conduct)
         splits = _Splits({d.name: d for d in data.values()})
         with progress_bar(f"{experiment.name}, {len(todo)} runs", len(todo)) as progress:
             for done, point in enumerate(missing, start=len(todo) - len(missing) + 1):
                 append(out / RUNS, run_point(point, splits(point), out if conduct.models else None))
                 progress.at(done)
     return len(missing)
+
+
+def _say_bare(names: list[str], conduct: Conduct) -> None:
+    if names:
+        conduct.say(
+            f"the rows that are here state a digest of {', '.join(names)} without a key: whoever has them can try what "
+            "a record says. Another folder (--out) has it keyed; this one goes on as it began"
+        )
 
 
 def unfinished(todo: list[Point], rows: list[dict[str, Any]], out: Path, conduct: Conduct) -> list[Point]:
@@ -86,7 +99,10 @@ def unfinished(todo: list[Point], rows: list[dict[str, Any]], out: Path, conduct
         r for r in rows if r["id"] not in known and now.get((r["dataset"], r["label"]), r["digest"]) != r["digest"]
     ]
     if strange:
-        conduct.say(f"{len(strange)} rows are of other records under the same name; they are left in place and ignored")
+        conduct.say(
+            f"{len(strange)} rows are of other records under the same name, or of before this folder's {KEY} was "
+            "replaced; they are left in place and ignored"
+        )
     return missing
 
 
@@ -190,8 +206,12 @@ def _write_grid(experiment: Experiment, out: Path, todo: list[Point], data: dict
         "labels": {d.name: to_text(d.y_test) for d in data.values() if d.task.by_class},
         "classes": {d.name: list(map(str, d.class_names)) for d in data.values()},
         "groups": {d.name: {column: _coded(v) for column, v in d.groups.items()} for d in data.values()},
-        "partitions": [_dealt(d, p, place) for d in data.values() for p, place in places.items()],
-        "notes": {d.name: d.notes | {"digest": digest(d)} for d in data.values()},
+        "partitions": [
+            _dealt(d, p, place, is_public(name), experiment.whoms)
+            for name, d in data.items()
+            for p, place in places.items()
+        ],
+        "notes": {d.name: d.notes | {"digest": p.digest} for p in todo for d in data.values() if d.name == p.dataset},
     }
     write_text(out / GRID, json.dumps(grid, default=str))
 
@@ -207,11 +227,16 @@ def _coded(values: np.ndarray) -> dict[str, Any]:
     return {"values": known.tolist(), "codes": to_text(codes)}
 
 
-def _dealt(data: Dataset, partition: Any, place: str) -> dict[str, Any]:
-    stats = statistics_of(partition.deal(data))
-    return {
-        "dataset": data.name,
-        "partition": place,
+def _dealt(data: Dataset, partition: Partition, place: str, public: bool, whoms: Sequence[Whom]) -> dict[str, Any]:
+    """Who holds how much. How many of which class is an exact function of labels that runs protect, so it is told of
+    public records only; and where persons are protected, nobody's number of records is told."""
+    split = partition.deal(data)
+    sizes = list(split.sizes) if public or all(whom.unit == "record" for whom in whoms) else None
+    about = {"dataset": data.name, "partition": place, "clients": len(split.parts), "sizes": sizes}
+    if not public:
+        return about
+    stats = statistics_of(split)
+    return about | {
         "counts": stats.counts.tolist(),
         "kl": [round(float(k), 6) for k in stats.kl],
         "absent": stats.absent.tolist(),

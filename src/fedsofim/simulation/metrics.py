@@ -5,7 +5,7 @@ measure stands beside that of a constant answer. Everything here is computed on 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,8 @@ class Metrics:
     groups: Mapping[str, Mapping[str, tuple[float, int]]]
     recall: Mapping[Any, float | None]  # by class, or by label, in percent; None: the test set has none of it
     confusion: np.ndarray | None = None  # (classes, classes): rows are the truth; of classes only
-    clients: tuple[float, ...] = ()  # accuracy expected at each client, by its mix of classes; of classes only
+    clients: tuple[float, ...] = ()  # accuracy expected at each client, by its mix of classes; of classes only.
+    # An exact function of training labels, which no epsilon covers: for who holds the records, and in no file
 
     @property
     def accuracy(self) -> float | None:
@@ -47,22 +48,17 @@ class Metrics:
 
     @property
     def gaps(self) -> dict[str, float]:
-        """Best minus worst: over classes, clients, and each public column."""
+        """Best minus worst: over classes, and each public column."""
         known = [r for r in self.recall.values() if r is not None]
         out = {"label" if self.task.kind == LABELS else "class": max(known) - min(known)} if known else {}
-        out |= {"client": max(self.clients) - min(self.clients)} if len(self.clients) > 1 else {}
         for column, values in self.groups.items():
             known = [score for score, count in values.values() if count >= FEWEST]
             out |= {column: max(known) - min(known)} if len(known) > 1 else {}
         return out
 
-    def of_test_records(self) -> dict[str, Any]:
-        """What a model may be given away with: nothing here was computed from training records."""
-        found = replace(self, clients=()).summary()
-        return {name: value for name, value in found.items() if name != "client_accuracy"}
-
     def summary(self) -> dict[str, Any]:
-        """As plain data, for who holds the records: `client_accuracy` goes by each client's mix of labels."""
+        """As plain data, for printing and for files: nothing here was computed from training records but through the
+        model. So `clients` is not in it: with the recalls beside it, it would tell each client's mix of labels."""
         by_class = self.confusion is not None
         return {
             "metric": self.task.metric,
@@ -72,7 +68,6 @@ class Metrics:
             **({"majority_accuracy": _rounded(self.baseline)["accuracy"]} if by_class else {}),
             "recall": {str(k): None if v is None else round(v, 4) for k, v in self.recall.items()},
             **({"confusion": self.confusion.tolist()} if self.confusion is not None else {}),
-            "client_accuracy": [round(a, 4) for a in self.clients],
             "groups": {c: {g: [round(a, 4), n] for g, (a, n) in values.items()} for c, values in self.groups.items()},
             "gaps": {k: round(v, 4) for k, v in self.gaps.items()},
         }

@@ -169,7 +169,7 @@ class Run:
             "weights": p.weights,
             "noise": OF_ENTROPY if self.seed is None else SEEDED,
         }
-        result = {**self._by_round(), **self.metrics.of_test_records()}
+        result = {**self._by_round(), **self.metrics.summary()}
         return {"training": training, "privacy": privacy_summary(p), "result": result, "versions": versions()}
 
     def _by_round(self) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedsofim.core.phase import Phase
 from fedsofim.data.schema import read_schema
 from fedsofim.deploy import certificate
+from fedsofim.deploy.certificate_membership import entry_of
 from fedsofim.deploy.checkpoint import CHECKPOINT, PROGRESS, restore, save
 from fedsofim.deploy.clients import check_same_schema, clients_of
 from fedsofim.deploy.flower.meeting import give_back, introductions, meet_again, remember
@@ -195,6 +196,7 @@ class MethodStrategy(Strategy):
     def _certify(self, post: Post) -> None:
         statements = statements_of(post, self.now.clients, self.nodes, self.conduct, self._note)
         remember(self.conduct, statements)
+        statements = {name: said for name, said in statements.items() if entry_of(said, self.now.job.id) is not None}
         silent = {c.name for c in self.now.clients} - set(statements)
         document = certificate.document_of(self.now.job.id, statements, self.now.absent, silent)
         certificate.write(document, self.folder)

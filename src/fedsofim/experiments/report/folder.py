@@ -21,7 +21,12 @@ _COVERED = (
     "Covered: every release of each run, by the exact Gaussian account of what its client program lets out (replace "
     "one record of one client). Every ε printed is derived from that ledger. Not covered: choosing settings by looking "
     "at results (fedsofim tune reads validation records without noise, and every trial spends the budget anew), and "
-    "the test accuracies themselves, which are computed on records that are not protected."
+    "the test accuracies themselves, recall and accuracy by group among them, which are computed on records that are "
+    "not protected; each client's number of records and the set of classes, which count as public."
+)
+_LEFT_OUT = (
+    " Left out, of records that are not known by name: who holds how many of which class, an exact function of "
+    "protected labels. fedsofim partition tells it to who holds the records."
 )
 _SERVED = (
     "A mean says little about those who are few, and noise hurts them most. Below: how much of each class is "
@@ -33,11 +38,22 @@ def write_report(folder: Path, published: Path | None = None) -> None:
     """Write rows.csv, tables/, figures/ and report.html into the folder."""
     results = read_results(folder)
     write_rows(results, folder / "rows.csv")
+    _forget_counts(results, folder)
     sections = [s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds]
     for table in (t for s in sections for t in s.tables):
         table.write(folder / "tables")
     page = Page(results.name, results.about, tuple(in_sentences(results)), tuple(warnings(results)), tuple(sections))
     write_page(folder / "report.html", page)
+
+
+def _forget_counts(results: Results, folder: Path) -> None:
+    """Reports of before told of everybody's records who holds how many of which class."""
+    for dealt in results.grid["partitions"]:
+        if dealt not in results.counted:
+            name = f"partition-{slug((dealt['dataset'], dealt['partition']))}"
+            tables = [folder / "tables" / f"{name}.{kind}" for kind in ("md", "tex", "csv")]
+            for path in (*tables, folder / "figures" / f"{name}.png"):
+                path.unlink(missing_ok=True)
 
 
 SHOWN = 12  # unfinished runs that are named
@@ -61,7 +77,8 @@ def _sections(results: Results, folder: Path, published: Path | None) -> Iterato
     yield comparison_section(results)
     yield served_section(results)
     yield target_section(results, folder)
-    yield Section("privacy", "Privacy", _COVERED, tables=(ledger_table(results),))
+    left_out = _LEFT_OUT if len(results.counted) < len(results.grid["partitions"]) else ""
+    yield Section("privacy", "Privacy", _COVERED + left_out, tables=(ledger_table(results),))
     if published is not None:
         yield Section("published", "Published and measured", tables=tuple(published_tables(results, published)))
     yield partition_section(results, folder)
@@ -124,7 +141,7 @@ def target_section(results: Results, folder: Path) -> Section:
 
 def partition_section(results: Results, folder: Path) -> Section:
     figures = []
-    by_class = [d for d in results.grid["partitions"] if results.task(d["dataset"]).by_class]
+    by_class = [d for d in results.counted if results.task(d["dataset"]).by_class]
     for dealt in by_class:
         path = folder / f"partition-{slug((dealt['dataset'], dealt['partition']))}.png"
         pictures.partition_heatmap(dealt, path, results.classes(dealt["dataset"]))

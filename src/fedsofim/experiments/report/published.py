@@ -163,7 +163,7 @@ def _runtime(results: Results, rows: list[Row]) -> Iterable[Table]:
 
 
 def _partitions(results: Results, folder: Path) -> Iterable[Table]:
-    for dealt in results.grid["partitions"]:
+    for dealt in results.counted:
         path = folder / f"partition_{_features(dealt['dataset']).split('_')[0]}.csv"
         if dealt["partition"] != "dirichlet(0.5)" or not path.exists():
             continue

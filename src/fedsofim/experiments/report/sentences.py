@@ -1,6 +1,7 @@
 """The report in sentences, before any table: the data, the budget, who wins and whether that is more than chance."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +21,26 @@ def in_sentences(results: Results) -> list[str]:
 
 def _data(results: Results) -> Iterator[str]:
     for dealt in results.grid["partitions"]:
-        counts, name = np.array(dealt["counts"]), dealt["dataset"]
-        sizes, scale, task = counts.sum(axis=1), Scale.of(results, name), results.task(name)
+        name = dealt["dataset"]
+        scale, task = Scale.of(results, name), results.task(name)
         if task.metric == "accuracy":
             of_what = "of them" if task.by_class else "of their labels"
             base = f"The commonest class alone is right for {scale.baseline:.1f} % {of_what}."
         else:
             base = f"The test records' mean alone has an RMSE of {scale.said(scale.baseline)}."
-        what = f"{counts.shape[1]} classes" if task.by_class else str(task)
-        yield (
-            f"Data: {name}, {sizes.sum():,} training records of {what} at {len(sizes)} "
-            f"clients ({dealt['partition']}; {sizes.min():,} to {sizes.max():,} records each), "
-            f"{results.tested(name):,} test records. {base}"
-        )
+        what = f"{len(results.classes(name))} classes" if task.by_class else str(task)
+        yield f"Data: {name}, {_held(dealt, what)}, {results.tested(name):,} test records. {base}"
+
+
+def _held(dealt: dict[str, Any], what: str) -> str:
+    """Who holds how much; where persons are protected, how many records there are is not told."""
+    sizes = dealt["sizes"] if "sizes" in dealt else np.sum(dealt["counts"], axis=1)
+    if sizes is None:
+        return f"training records of {what} at {dealt['clients']} clients ({dealt['partition']})"
+    return (
+        f"{sum(sizes):,} training records of {what} at {len(sizes)} clients ({dealt['partition']}; {min(sizes):,} to "
+        f"{max(sizes):,} records each)"
+    )
 
 
 def _budget(results: Results) -> str:
