@@ -37,7 +37,9 @@ LEDGER = Format("a ledger", 2, (2,), otherwise=_KEPT)
 WITNESS = Format("a ledger's witness", 1, (1,), unstated=1, otherwise=_KEPT)
 POLICY = Format("a policy", 1, (1,), unstated=1)
 CERTIFICATE = Format("a certificate", 2, (1, 2), key="certificate")  # 1 signed neither clients nor rounds charged
-MODEL = Format("a model", 1, (1,), otherwise="Use the version of fedsofim that wrote it, or train again")
+MODEL = Format(  # 1 named the seed of its noise
+    "a model", 2, (1, 2), otherwise="Use the version of fedsofim that wrote it, or train again"
+)
 SCHEMA = Format(
     "a schema", 1, (1,), unstated=1, otherwise="Use the version that wrote it, or draft it anew with fedsofim schema"
 )
