@@ -69,7 +69,8 @@ def variants(chosen: Choices) -> dict[str, dict[str, Any]]:
     out["uniform weights"] = {"weights": "uniform"}
     out["random start"] = {"model": softmax_head(0.5)}
     out["20 rounds"] = {"rounds": 20}
-    out["40 rounds" if chosen.rounds == 70 else "70 rounds"] = {"rounds": 110 - chosen.rounds}
+    other_rounds = 70 if chosen.rounds == 40 else 40
+    out[f"{other_rounds} rounds"] = {"rounds": other_rounds}
     out["DP-FedGD"] = {"method": make("fedgd")}
     out["DP-FedAdam"] = {"method": make("fedadam")}
     out["momentum alone"] = {"method": make("fedsofim", **{**chosen.settings, "variant": "ema-only"})}
@@ -116,7 +117,7 @@ def main() -> None:
         for i, (name, clients, trust, epsilon) in enumerate(CELLS, start=1):
             label = f"{name}, {clients} clients, {trust}, epsilon {epsilon:g}"
             if label not in found:
-                split = fs.split(read(name, args.data), clients=clients)
+                split = fs.split(read(name, tuple(args.data)), clients=clients)
                 found[label] = cell(split, fs.Budget(epsilon), trust)
                 write_text(kept, json.dumps(found, indent=1))
             progress.at(i)

@@ -14,9 +14,10 @@ import signal
 import sys
 import time
 import tomllib
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import lru_cache, partial
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,20 @@ def main() -> None:
     mend(journal)
     done = [json.loads(line)["cell"] for line in journal.read_text().splitlines()] if journal.exists() else []
     todo = [cell for cell in cells if named(cell) not in done]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the pool ends its processes
+    signal.signal(signal.SIGTERM, stop)
     work = partial(measured_apart, folders=tuple(args.data), table=table)
-    with progress_bar("regret", len(cells)) as progress, get_context("spawn").Pool(args.jobs) as pool:
-        for i, found in enumerate(pool.imap(work, todo), start=len(cells) - len(todo) + 1):
+    # Each cell in a process of its own: what XLA compiles for some dozens of them is more than one process may map.
+    pool = ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1)
+    with progress_bar("regret", len(cells)) as progress, pool:
+        for i, found in enumerate(pool.map(work, todo), start=len(cells) - len(todo) + 1):
             append(journal, found)
             progress.at(i)
+
+
+def stop(*_: object) -> None:
+    for process in active_children():
+        process.terminate()
+    sys.exit("stopped")
 
 
 def measured_apart(cell: dict[str, Any], folders: tuple[Path, ...], table: dict[str, Any]) -> dict[str, Any]:
