@@ -25,7 +25,9 @@ ELSEWHERE = {
     "docs/sites.md",
 }
 
-ONCE = {"fedsofim federation demo": "README.md"}  # half a minute
+ONCE = {
+    "fedsofim federation demo": "README.md",  # half a minute
+}
 
 
 def typed_here(page: str, line: str) -> bool:

@@ -26,7 +26,12 @@ ROOMS = [
     "cli",
 ]  # in their order
 FOLDERS = ("src", "tests", "benchmarks", "examples", "experiments", "scripts")
-PYTHON = sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py"))
+PYTHON = sorted(
+    p
+    for folder in FOLDERS
+    for p in (ROOT / folder).rglob("*.py")
+    if ".venv-peers" not in p.parts  # of make bench
+)
 
 
 def contract(folder: Path) -> subprocess.CompletedProcess[str]:

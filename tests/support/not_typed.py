@@ -23,7 +23,12 @@ REASONS = {
         "fedsofim features cifar10 --backbone resnet20",
         "fedsofim features photos/ --backbone resnet20 --out photos.npz",
     ),
+    "needs a node's folder; test_tutorials.py types the same in one": (
+        "fedsofim node check --policy policy.toml",
+        "fedsofim ledger show --policy policy.toml",
+    ),
     "needs nodes that are up; test_pages_walked.py and test_tutorials.py serve jobs that the pages print": (
+        "fedsofim serve fed/server --job jobs/first --epsilon 1",
         "fedsofim serve fed/server --budgets from-nodes --epsilon 5 --clients 3",
         "fedsofim serve fed/server --job jobs/first --unit person --records-per-person 10 --epsilon 1 --clients 3",
         "fedsofim serve fed/server --job jobs/first --epsilon 1 --clients 3 --min-clients 2",

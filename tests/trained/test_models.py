@@ -163,8 +163,8 @@ def test_nothing_is_overwritten_unless_forced(run, tmp_path):
 def test_other_formats_are_refused_with_a_sentence(run, tmp_path):
     folder = run.save(tmp_path / "m")
     document = json.loads((folder / "model.json").read_text())
-    (folder / "model.json").write_text(json.dumps(document | {"format": 2}))
-    with pytest.raises(InputError, match="is a model of format 2; this version of fedsofim reads format 1"):
+    (folder / "model.json").write_text(json.dumps(document | {"format": 3}))
+    with pytest.raises(InputError, match="is a model of format 3; this version of fedsofim reads format"):
         load_model(folder)
     (folder / "model.json").write_text("{")
     with pytest.raises(InputError, match="not a model's description, or a damaged one"):

@@ -16,6 +16,7 @@ from fedsofim.data.schema import read_schema
 from fedsofim.data.tables import read_table
 from fedsofim.deploy.checkpoint import CHECKPOINT, save
 from fedsofim.deploy.order import Order
+from fedsofim.formats import MODEL
 from fedsofim.trained import Trained, load_model
 from hospital import write_schema, write_table
 from nodes import finish, make_node, start, table_node
@@ -73,7 +74,7 @@ def test_by_run(call, tmp_path):
     check(model, new, tmp_path / "p.csv", tmp_path)
     assert "epsilon 8 at delta 1e-05" in model.card and "patient" in model.card
     document = json.loads((tmp_path / "m" / "model.json").read_text())
-    assert document["format"] == 1 and document["privacy"]["ledger"] and document["training"]["settings"]
+    assert document["format"] == MODEL.writes and document["privacy"]["ledger"] and document["training"]["settings"]
     assert "P0-" not in (tmp_path / "m" / "model.json").read_text()  # no patient is in it
 
 

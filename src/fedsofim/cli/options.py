@@ -83,6 +83,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout an
 
 METHOD, DATASET = "fedsofim", "fashion"
 _AS_CHOSEN = "as the recipe has it"
+_SEED = "Seed of initial weights and noise, to repeat a run: whoever knows it can take the noise off."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,13 +259,7 @@ class TrainOptions(ModelOptions):
             help="uniform (every client alike, the paper), size (every record alike) or quiet (the least noise).",
         ),
     ] = None
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            show_default="noise of this machine's entropy",
-            help="Seed of initial weights and noise, to repeat a run: whoever knows it can take the noise off.",
-        ),
-    ] = None
+    seed: Annotated[int | None, typer.Option(show_default="this machine's entropy", help=_SEED)] = None
 
     def arguments(self) -> dict[str, Any]:
         """As `train` takes them."""

@@ -64,8 +64,7 @@ def train(
     `seed`: of the initial weights and of all noise, so that a run can be repeated. Whoever knows or guesses it can take
     the noise off, the method's own program too. Without one the noise is of this machine's entropy, and kept nowhere.
     """
-    if seed is not None and (not is_whole(seed) or not -(2**63) <= seed < 2**63):
-        raise InputError(f"seed is {seed!r}; expected a whole number of at most 64 bits")
+    drawn = _checked(seed)
     expect_whole("every", every, 1)
     if not callable(getattr(progress, "at", None)):
         raise InputError(f"progress is {progress!r}; expected a fs.Progress, as fs.progress_bar gives one")
@@ -73,7 +72,6 @@ def train(
                   participants=participants, batch_rate=batch_rate, client_rate=client_rate)  # fmt: skip
     plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given, min_clients=min_clients)
     began = time.perf_counter()
-    drawn = a_seed_nobody_knows() if seed is None else seed
     seen, made = prepare(plan, split, drawn)
     metric = plan.task.metric
     watch = None if on_round is None else lambda t, score, loss: on_round(t, {metric: score, "loss": loss})
@@ -91,6 +89,13 @@ def train(
         seconds=seconds,
         prepared=made,
     )
+
+
+def _checked(seed: int | None) -> int:
+    """The seed that was given, or one that nobody knows."""
+    if seed is not None and (not is_whole(seed) or not -(2**63) <= seed < 2**63):
+        raise InputError(f"seed is {seed!r}; expected a whole number of at most 64 bits")
+    return a_seed_nobody_knows() if seed is None else seed
 
 
 @dataclass(frozen=True, kw_only=True)
