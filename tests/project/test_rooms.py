@@ -105,9 +105,9 @@ def test_tests_mirror_the_rooms(room: str):
     assert list((ROOT / "tests" / room).rglob("test_*.py"))
 
 
-def test_no_file_over_300_lines():
+def test_no_file_over_600_lines():
     lines = {str(p.relative_to(ROOT)): len(p.read_text(encoding="utf-8").splitlines()) for p in PYTHON}
-    assert {path: n for path, n in lines.items() if n > 300} == {}
+    assert {path: n for path, n in lines.items() if n > 600} == {}
 
 
 @pytest.mark.slow
