@@ -18,6 +18,7 @@ import optax
 from fedsofim.core.losses import loss_of, measured
 from fedsofim.core.normals import normal
 from fedsofim.core.queries import Query, SoftmaxGradient, TorchGradient
+from fedsofim.core.sealed import unsealed
 from fedsofim.tasks import CLASSES, Task
 
 HEAD = "linear"  # the model a run has unless told otherwise
@@ -108,7 +109,7 @@ def _with_bias(theta: jax.Array, x: jax.Array) -> jax.Array:
 
 def is_linear(model: Model) -> bool:
     """Is it `softmax_head`, or `linear` of a task?"""
-    return isinstance(model.gradient, SoftmaxGradient) or model.logits is _with_bias
+    return isinstance(model.gradient, SoftmaxGradient) or unsealed(model.logits) is _with_bias
 
 
 def _named(init_scale: float) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from fedsofim.core.pooled import can_pool, noise_gain
 from fedsofim.core.preparation import Step, units_of
 from fedsofim.core.programs import Public, check_preparation, made_by_all, read_programs, shape_after
 from fedsofim.core.records import block_shape
+from fedsofim.core.sealed import sealed_method, sealed_model
 from fedsofim.core.site import MAX_SITES
 from fedsofim.core.weights import Weights, weights_of
 from fedsofim.protection import Unit
@@ -61,6 +62,11 @@ class Plan:
     task: Task = Task()
     min_clients: int | None = None  # how many a secure sum can do with; None: it needs all of them
     each: tuple[Mapping[Any, float], ...] = ()  # multipliers of each client, where budgets are unequal
+
+    def __post_init__(self) -> None:
+        """Seal the method and the model: whoever has a plan may have records too."""
+        object.__setattr__(self, "method", sealed_method(self.method))
+        object.__setattr__(self, "model", sealed_model(self.model))
 
     def __repr__(self) -> str:
         """What it releases and costs, in a line."""

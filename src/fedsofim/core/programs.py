@@ -13,6 +13,7 @@ from fedsofim.core.banded import Banded
 from fedsofim.core.door import Facts
 from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.feature_moments import FeatureMoments
+from fedsofim.core.isolation import call_apart, settings
 from fedsofim.core.keys import key_of
 from fedsofim.core.mechanisms import Independent
 from fedsofim.core.method import Method
@@ -60,15 +61,27 @@ class Public:
         return phase.times(times_asked(self.rounds, self.groups), counts)
 
 
-@lru_cache(maxsize=256)
 def read_programs(
     method: Method, model: Model, preparation: tuple[Step, ...], public: Public, most: int = MOST_RELEASES
 ) -> Mapping[Phase, Program]:
-    """The program of each phase, in the order of the phases. Cached: seeds and budgets share a compilation.
+    """Audit the program of each phase, in the order of the phases. Cached: seeds and budgets share a compilation.
+
+    The method's and the model's own functions are called on a thread whose stack leads to no records (isolation.py).
 
     `public.shape` is that of the records as they come; the rounds see them prepared. A program that releases more than
     `most` times is refused before a step of it is run.
     """
+    return _read_programs(method, model, preparation, public, most, settings())
+
+
+@lru_cache(maxsize=256)
+def _read_programs(*of: Any) -> Mapping[Phase, Program]:
+    return call_apart(_audited, *of[:-1])  # the last are JAX's settings, under which a program is another one
+
+
+def _audited(
+    method: Method, model: Model, preparation: tuple[Step, ...], public: Public, most: int
+) -> Mapping[Phase, Program]:
     declared, units = declared_by(model), public.places is not None  # before a stranger's program runs
     _check_functions(method, model)
     check_preparation(preparation)

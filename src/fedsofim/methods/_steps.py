@@ -14,6 +14,7 @@ the clip together by k rescales the step by 1/k², as it must.
 import math
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ import optax
 from jax.core import Tracer
 
 from fedsofim.core.door import Facts
+from fedsofim.core.sealed import Sealed, unsealed
 from fedsofim.core.units import APART
 from fedsofim.errors import InputError, expect_whole, is_number
 
@@ -173,13 +175,23 @@ def noted(name: str, step: Any) -> Any:
 
 def steps_taken(server: Callable, mean: Any, state: Any, params: Any, facts: Facts) -> dict[str, float]:
     """The automatic steps of a method in a state: those its server takes when it is asked once more."""
-    kept: dict[str, Any] = {}
-    token = _NOTED.set(kept)
-    try:
-        server(mean, state, params, facts)
-    finally:
-        _NOTED.reset(token)
-    return {name: float(step) for name, step in kept.items()}
+    return {name: float(step) for name, step in Sealed(_Steps(unsealed(server)))(mean, state, params, facts).items()}
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """A server as a function that returns its automatic steps."""
+
+    server: Callable[..., Any]
+
+    def __call__(self, mean: Any, state: Any, params: Any, facts: Facts) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        token = _NOTED.set(kept)
+        try:
+            self.server(mean, state, params, facts)
+        finally:
+            _NOTED.reset(token)
+        return kept
 
 
 def scaled(factor: Any, tree: Any) -> Any:

@@ -93,7 +93,7 @@ class Run:
     @cached_property
     def steps(self) -> dict[str, float]:
         """The automatic steps as they were taken; empty where they were given by hand."""
-        if self.state == ():
+        if isinstance(self.state, tuple) and not self.state:
             return {}
         mean = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), upload_shapes(self.plan.program))
         return steps_taken(self.plan.method.server, mean, self.state, self.params, self.plan.facts)

@@ -31,6 +31,7 @@ from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan, Trust, Weights
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.records import Records
+from fedsofim.core.sealed import Sealed, unsealed
 from fedsofim.data.partition import Split
 from fedsofim.simulation import simulator
 from fedsofim.simulation.preparing import prepare
@@ -132,9 +133,15 @@ class Begin:
         return hyper, self.build(hyper).init(params)
 
 
+def _given(init: Any) -> Sealed:
+    """`Begin.given` of a sweepable method, sealed like all that a method brings."""
+    begin: Any = unsealed(init)
+    return Sealed(begin.given)
+
+
 @partial(jax.jit, static_argnums=0)
-def _begin(begin: Begin, hyper: Any, params: Any) -> Any:
-    return begin.given(hyper, params)
+def _begin(init: Any, hyper: Any, params: Any) -> Any:
+    return _given(init)(hyper, params)
 
 
 def divided(settings: dict[str, Any], method: str) -> tuple[tuple, tuple[str, ...], np.ndarray]:
@@ -184,10 +191,8 @@ _laid = _Laid()
 def start_with(plan: Plan, cohort: Cohort, split: Split, key: jax.Array, hyper: np.ndarray) -> Carry:
     """What a run starts from, with its numbers in the state; one-shot releases come after they are there."""
     carry = simulator.start(plan, split, key)
-    begin: Any = plan.method.init
-    return simulator.set_up(
-        plan, cohort, split, carry._replace(state=_begin(begin, jax.device_put(hyper), carry.params))
-    )
+    state = _begin(plan.method.init, jax.device_put(hyper), carry.params)
+    return simulator.set_up(plan, cohort, split, carry._replace(state=state))
 
 
 class Start(NamedTuple):
@@ -261,8 +266,7 @@ def _finals(static: Static, cohort: Cohort, test: Any, starts: Start, hyper: Any
 def _final(static: Static, cohort: Cohort, test: Any, start: Start, hyper: Any) -> jax.Array:
     """Accuracy after the last round of one run."""
     method = static.rules.method
-    begin: Any = method.init
-    carry = start.carry._replace(state=begin.given(hyper, start.carry.params))
+    carry = start.carry._replace(state=_given(method.init)(hyper, start.carry.params))
     if method.setup is not None:
         carry = carry._replace(state=method.setup.server(start.setup, carry.state))
     rounds = static.rules.facts.rounds
