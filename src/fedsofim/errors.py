@@ -1,6 +1,6 @@
 """Errors a user is meant to read: what was wrong, what was expected, what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sized
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
@@ -25,6 +25,41 @@ class Refused(InputError):
     """A client's program would let something leave that is not priced, so it does not run."""
 
 
+def shown(value: Any) -> str:
+    """Describe a value in a message: a setting as it is, an object by its type and shape.
+
+    A message may end up in a log or in a mail, and an object may hold records. So only what people type is quoted:
+    numbers, True and False, None, and short text of one line.
+
+    Args:
+        value: What somebody gave.
+
+    Returns:
+        The value as Python writes it, or its type and shape.
+
+    Example:
+        >>> shown(0.5), shown("fedgd"), shown([1.5, 2.5]), shown({"age": 61})
+        ('0.5', "'fedgd'", 'a list of 2', 'a dict of 1')
+    """
+    if value is None or isinstance(value, bool | Real):
+        return repr(value) if type(value).__module__ == "builtins" else str(value)
+    if isinstance(value, str):
+        plain = len(value) <= _SHORT and value.isprintable()
+        return repr(str(value)) if plain else f"a text of {len(value)} characters"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the function {value.__name__}"
+    kind = type(value).__name__
+    article = "an" if kind[:1].lower() in "aeiou" else "a"
+    if isinstance(shape := getattr(value, "shape", None), tuple) and all(is_whole(n) for n in shape):
+        return f"{article} {kind} of shape {tuple(map(int, shape))}"
+    return f"{article} {kind} of {len(value)}" if isinstance(value, Sized) else f"{article} {kind}"
+
+
+_SHORT = 80  # characters of a name, a path's end or a setting; a cell of a table may be longer, or not
+
+
 def is_number(value: Any) -> bool:
     """A real number, NumPy's included; True and False are not.
 
@@ -42,7 +77,7 @@ def is_whole(value: Any) -> bool:
 def expect_whole(name: str, value: Any, least: int) -> None:
     """An error unless the value is a whole number of at least so much."""
     if not is_whole(value) or value < least:
-        raise InputError(f"{name} is {value!r}; expected a whole number, at least {least}")
+        raise InputError(f"{name} is {shown(value)}; expected a whole number, at least {least}")
 
 
 def one_of(kind: str, value: Any, known: Iterable[str]) -> Any:
@@ -60,6 +95,6 @@ def unknown(kind: str, name: Any, known: Iterable[str]) -> InputError:
     """
     names = sorted(known)
     lower = {known.lower(): known for known in names}
-    near = get_close_matches(str(name).lower(), lower, n=1, cutoff=0.4)
+    near = get_close_matches(name.lower() if isinstance(name, str) else "", lower, n=1, cutoff=0.4)
     hint = f"; did you mean '{lower[near[0]]}'?" if near else ";"
-    return InputError(f"there is no {kind} '{name}'{hint} known: {', '.join(names)}")
+    return InputError(f"there is no {kind} {shown(name)}{hint} known: {', '.join(names)}")

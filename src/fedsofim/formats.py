@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedsofim.errors import InputError, is_whole
+from fedsofim.errors import InputError, is_whole, shown
 
 
 @dataclass(frozen=True)
@@ -61,5 +61,5 @@ def check_format(kind: Format, document: Mapping[str, Any], where: object) -> in
         raise InputError(f"{where}: not {kind.name}: it does not state its {kind.key}")
     if not is_whole(found) or found not in kind.reads:
         reads = f"this version of fedsofim reads format {' and '.join(map(str, kind.reads))}"
-        raise InputError(f"{where}: is {kind.name} of format {found!r}; {reads}. {kind.otherwise}")
+        raise InputError(f"{where}: is {kind.name} of format {shown(found)}; {reads}. {kind.otherwise}")
     return found

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from fedsofim.errors import InputError, unknown
+from fedsofim.errors import InputError, shown, unknown
 
 _STARS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _WORDS = {"true": True, "1": True, "on": True, "yes": True, "false": False, "0": False, "off": False, "no": False}
@@ -31,7 +31,9 @@ def parse_pairs(pairs: Iterable[str], option: str = "--set", example: str = "lr=
 
 def check_mapping(name: str, settings: Any, example: str = "{'lr': 0.1}") -> None:
     if not isinstance(settings, Mapping):
-        raise InputError(f"{name}: the settings are {settings!r}; expected names with values, for example {example}")
+        raise InputError(
+            f"{name}: the settings are {shown(settings)}; expected names with values, for example {example}"
+        )
 
 
 def parameters_of(build: Callable) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsofim.errors import InputError, is_number, one_of
+from fedsofim.errors import InputError, is_number, one_of, shown
 
 CLASSES, TWO, LABELS, NUMBERS, COUNTS = KINDS = ("classes", "two-classes", "labels", "numbers", "counts")
 
@@ -42,10 +42,12 @@ class Task:
             example = "(0, 100)" if self.kind == NUMBERS else "(0, 20)"
             raise InputError(
                 f"{self.kind} need a public range, said by people and not read off the records: "
-                f"fs.Task({self.kind!r}, range={example}) (--target-range {example[1:-1].replace(' ', '')})"
+                f"fs.Task('{self.kind}', range={example}) (--target-range {example[1:-1].replace(' ', '')})"
             )
         if self.huber is not None and (self.kind != NUMBERS or not is_number(self.huber) or not 0 < self.huber < 1e30):
-            raise InputError(f"huber is {self.huber!r} for {self.kind}; expected a number above 0, and only of numbers")
+            raise InputError(
+                f"huber is {shown(self.huber)} for {self.kind}; expected a number above 0, and only of numbers"
+            )
 
     # --- how answers are coded ------------------------------------------------------------------------------
 
@@ -95,8 +97,9 @@ class Task:
         """
         z = np.asarray(z, np.float64)
         if self.kind == CLASSES:
-            powers = np.exp(z - z.max(axis=1, keepdims=True))
-            return powers / powers.sum(axis=1, keepdims=True)
+            with np.errstate(invalid="ignore"):  # outputs that overflowed give NaN, which whoever asked looks for
+                powers = np.exp(z - z.max(axis=1, keepdims=True))
+                return powers / powers.sum(axis=1, keepdims=True)
         if self.kind == NUMBERS:
             return np.clip(self.uncoded(z[:, 0]), *self.ends)
         if self.kind == COUNTS:
@@ -155,7 +158,7 @@ def task_of(given: Any) -> Task:
     if isinstance(given, Mapping) and set(given) <= {"kind", "range", "huber"}:
         ends = given.get("range")
         return Task(given.get("kind", CLASSES), None if ends is None else tuple(ends), given.get("huber"))
-    raise InputError(f"the task is {given!r}; expected fs.Task(kind), or one of {', '.join(KINDS)}")
+    raise InputError(f"the task is {shown(given)}; expected fs.Task(kind), or one of {', '.join(KINDS)}")
 
 
 def refuse_other_than_classes(what: str, task: Task) -> None:
@@ -171,5 +174,5 @@ def _checked_range(kind: str, given: Any) -> tuple[float, float]:
     fits = len(ends) == 2 and all(map(is_number, ends)) and -1e30 < ends[0] < ends[1] < 1e30
     if not fits or (kind == COUNTS and (ends[0] != 0 or ends[1] < 1)):
         wanted = "the lower end and the higher one" if kind == NUMBERS else "0 and the largest count, at least 1"
-        raise InputError(f"the range of {kind} is {given!r}; expected {wanted}")
+        raise InputError(f"the range of {kind} is {shown(given)}; expected {wanted}")
     return float(ends[0]), float(ends[1])

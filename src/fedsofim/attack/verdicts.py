@@ -24,7 +24,7 @@ from fedsofim.attack.setting import Engine
 from fedsofim.attack.trials import observe
 from fedsofim.attack.worlds import loudest
 from fedsofim.core.gaussian import epsilon_of
-from fedsofim.errors import InputError, expect_whole
+from fedsofim.errors import InputError, expect_whole, shown
 from fedsofim.progress import SILENT, Progress
 
 TRIALS = 20_000  # pairs of runs, unless told otherwise
@@ -142,7 +142,7 @@ def _held_against(claim: Claim, training: Scores, test: Scores, confidence: floa
 def check_effort(pairs: int, confidence: float) -> None:
     expect_whole("trials", pairs, _FEWEST)
     if not 0.5 <= confidence < 1:
-        raise InputError(f"confidence is {confidence!r}; expected a number from 0.5 up to, but not, 1")
+        raise InputError(f"confidence is {shown(confidence)}; expected a number from 0.5 up to, but not, 1")
 
 
 def error_rates(scores: Scores, places: int = 400) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from rich.table import Table
 from fedsofim.cli.options import DataOptions, DealOptions, Json, grouped
 from fedsofim.cli.tables import out
 from fedsofim.core.budget import Budget, budget_of
-from fedsofim.errors import InputError, one_of
+from fedsofim.errors import InputError, one_of, shown
 from fedsofim.theory.constants import Constants, sigma_g_of
 from fedsofim.theory.descent import Taus
 from fedsofim.theory.heads import HeadConstants, from_radius, from_records
@@ -103,7 +103,7 @@ def theory(
     if (budget.epsilon is None) == (step.sigma_g is None):
         raise InputError("give either --epsilon or --sigma-g")
     if not 0 < delta_m < 1:
-        raise InputError(f"delta_m is {delta_m!r}; expected a probability strictly between 0 and 1")
+        raise InputError(f"delta_m is {shown(delta_m)}; expected a probability strictly between 0 and 1")
     sizes, head = _problem(problem, step, budget, data, deal)
     k = _constants(problem, step, budget, sizes, head)
     found = all_bounds(
@@ -167,7 +167,7 @@ def sizes_of(given: str | None, records: int, clients: int) -> tuple[int, ...]:
         return tuple(int(size) for size in given.split(","))
     except ValueError:
         raise InputError(
-            f"sizes are {given!r}; expected whole numbers with commas between, such as 100,250,90"
+            f"sizes are {shown(given)}; expected whole numbers with commas between, such as 100,250,90"
         ) from None
 
 

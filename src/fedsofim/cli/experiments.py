@@ -138,9 +138,15 @@ def _tune_privately(
 def report(
     folder: Annotated[Path, typer.Argument(help="A folder written by fedsofim compare.")],
     published: Annotated[Path | None, typer.Option(help="Folder of published tables as CSV, to set beside.")] = None,
+    focus: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default="the best under each budget", help="Test this method against all others; repeatable."
+        ),
+    ] = None,
 ) -> None:
     """Turn rows into tables (Markdown, LaTeX, CSV), statistics, figures and one HTML page."""
     from fedsofim.experiments.report.folder import write_report
 
-    write_report(folder, published)
+    write_report(folder, published, focus or ())
     print(f"wrote {folder}/report.html, rows.csv, tables/, figures/")

@@ -24,7 +24,7 @@ from fedsofim.core.plan import Trust, Weights
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.public_statistics import standardize_public
-from fedsofim.errors import InputError, one_of
+from fedsofim.errors import InputError, one_of, shown
 from fedsofim.recipes import Choices, settings_in
 from fedsofim.settings import parse_pairs
 from fedsofim.simulation.training import choices_for
@@ -193,7 +193,7 @@ def read_range(text: str | None) -> tuple[float, float] | None:
     try:
         low, high = (float(end) for end in text.split(","))
     except ValueError:
-        raise InputError(f"--target-range is {text!r}; expected LOW,HIGH, for example 0,100") from None
+        raise InputError(f"--target-range is {shown(text)}; expected LOW,HIGH, for example 0,100") from None
     return low, high
 
 

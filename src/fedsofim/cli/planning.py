@@ -14,7 +14,7 @@ from fedsofim.cli.options import BudgetOptions, Json, grouped
 from fedsofim.cli.tables import out
 from fedsofim.cli.whom_options import UnitOption
 from fedsofim.core.plan import Trust
-from fedsofim.errors import InputError, expect_whole, one_of
+from fedsofim.errors import InputError, expect_whole, one_of, shown
 from fedsofim.protection import Unit, check_unit
 from fedsofim.recipes import Situation
 from fedsofim.theory.cells import measured_cells, read_cells
@@ -61,9 +61,9 @@ def plan(
 ) -> None:
     """Before the first round: noise against gradient, rounds, accuracy to expect, time and bytes. Reads no records."""
     if not mbit > 0:
-        raise InputError(f"mbit is {mbit!r}; expected a number above 0")
+        raise InputError(f"mbit is {shown(mbit)}; expected a number above 0")
     if ceiling is not None and not 0 < ceiling <= 100:
-        raise InputError(f"ceiling is {ceiling!r}; expected an accuracy in percent")
+        raise InputError(f"ceiling is {shown(ceiling)}; expected an accuracy in percent")
     table = measured_cells() if cells is None else read_cells(cells)
     unit = cast(Unit, federation.unit)
     found = planned(federation.situation(budget), table, ceiling, model.made, unit)

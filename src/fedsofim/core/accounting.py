@@ -22,7 +22,7 @@ from fedsofim.core.budget import Budget
 from fedsofim.core.drawn_clients import Attended, epsilon_of_attended
 from fedsofim.core.gaussian import check_within, epsilon_of
 from fedsofim.core.sampled import Sampled, epsilon_of_sampled, smallest_multiplier
-from fedsofim.errors import InputError, is_number
+from fedsofim.errors import InputError, is_number, shown
 
 #: Noise stds that float32 carries with all its digits, with room for what methods do with them.
 STDS = (1e-30, 1e30)
@@ -69,7 +69,7 @@ def check_std(label: str, std: float) -> None:
     low, high = STDS
     if not is_number(std) or not low <= std <= high:
         raise InputError(
-            f"the noise of '{label}' would have std {std!r}; expected one from {low:g} to {high:g}, which float32 "
+            f"the noise of '{label}' would have std {shown(std)}; expected one from {low:g} to {high:g}, which float32 "
             "carries; use another clip, budget or noise"
         )
 
@@ -155,7 +155,7 @@ def _paid(charges: Sequence[Charge]) -> tuple[list[Charge], float]:
     """The charges that noise is calibrated for, at what they are charged, and the part of mu² that no share holds."""
     for c in charges:
         if c.charged is not None and not (is_number(c.charged) and 0 <= c.charged < math.inf):
-            raise InputError(f"'{c.label}' is charged as {c.charged!r} releases; expected a finite number >= 0")
+            raise InputError(f"'{c.label}' is charged as {shown(c.charged)} releases; expected a finite number >= 0")
     paid = [c if c.charged is None else replace(c, weight=c.charged) for c in charges if c.charged != 0]
     shares = [c for c in paid if c.share is not None]
     held = math.fsum(c.share or 0.0 for c in shares)

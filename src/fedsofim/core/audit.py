@@ -25,7 +25,8 @@ from fedsofim.core.phase import Phase, SiteKey
 from fedsofim.core.queries import ratio_of
 from fedsofim.core.records import Records
 from fedsofim.core.release import auditing, dp_release
-from fedsofim.core.site import Site
+from fedsofim.core.sealed import check_width
+from fedsofim.core.site import Site, per_record
 from fedsofim.core.walk import KEY, RECORDS, REMEDY, Walk
 from fedsofim.errors import InputError, Refused
 
@@ -104,6 +105,9 @@ def audit_program(
     given = walk.inputs((f.name, getattr(inputs, f.name)) for f in fields(Inputs))
     values = walk.jaxpr(closed.jaxpr, closed.consts, given, ())
     walk.check_numbers()
+    check_width(closed)
+    for vector in (v for site, _ in walk.releases for v in per_record(site.query)):
+        check_width(vector.jaxpr)
     for name, value in zip(output_names(jax.tree.structure(out)), values, strict=True):
         for taint in (RECORDS, KEY):
             if taint in value.taint:

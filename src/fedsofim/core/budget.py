@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsofim.core.gaussian import EPSILONS, check_delta, check_within, mu_of
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, shown
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def budget_of(epsilon: Any, delta: float) -> Budget:
     except (TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"epsilon is {epsilon!r}; expected a number above 0, or {WITHOUT}") from None
+        raise InputError(f"epsilon is {shown(epsilon)}; expected a number above 0, or {WITHOUT}") from None
 
 
 def stated(epsilon: float) -> float | str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsofim.core.budget import NO_PRIVACY, WITHOUT, Budget, budget_of
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, shown
 
 REST = "rest"  # in the short form: all other clients, at the common epsilon
 
@@ -33,8 +33,8 @@ class Budgets:
         for i, budget in enumerate(given):
             if not isinstance(budget, Budget) or not budget.private:
                 raise InputError(
-                    f"the budget of client {i} is {budget!r}; expected fs.Budget(epsilon, delta) for every client. A "
-                    "run without noise has no budgets at all: fs.NO_PRIVACY"
+                    f"the budget of client {i} is {shown(budget)}; expected fs.Budget(epsilon, delta) for every "
+                    "client. A run without noise has no budgets at all: fs.NO_PRIVACY"
                 )
         if not given:
             raise InputError("there is no budget in the list; expected one for each client")
@@ -115,8 +115,8 @@ def read_epsilons(text: Any, common: Any, delta: float, clients: int) -> AnyBudg
         else:
             found += _item(item, delta)
     if len(found) != clients:
-        raise InputError(f"the epsilons {text!r} are for {len(found)} clients, and there are {clients}; give one for "
-                         f"each, or end with {REST} for all others")  # fmt: skip
+        raise InputError(f"the epsilons {shown(text)} are for {len(found)} clients, and there are {clients}; give one "
+                         f"for each, or end with {REST} for all others")  # fmt: skip
     return simplest(Budgets(found))
 
 
@@ -125,5 +125,5 @@ def _item(item: str, delta: float) -> list[Budget]:
     epsilon, times, count = item.partition("x")
     budget = NO_PRIVACY if epsilon.strip() == WITHOUT else budget_of(epsilon.strip(), delta)
     if times and not (count.strip().isdigit() and int(count) >= 1):
-        raise InputError(f"{item!r} is no epsilon for so many clients; expected for example 0.5x3")
+        raise InputError(f"{shown(item)} is no epsilon for so many clients; expected for example 0.5x3")
     return [budget] * (int(count) if times else 1)

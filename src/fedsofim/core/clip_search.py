@@ -28,7 +28,7 @@ import jax.numpy as jnp
 
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.method import Method, OneGradient, Setup
-from fedsofim.errors import InputError, is_number
+from fedsofim.errors import InputError, is_number, shown
 
 VOTE = 0.01  # a: the part of mu² that is spent on the clip
 RATE = 0.2  # of the logarithm of the clip, for each part of the records that is on the wrong side
@@ -68,7 +68,7 @@ def adaptive_clip(method: Method, quantile: float = 0.5) -> Method:
     of these for good: later gradients are short because records are fitted, which is no reason for longer steps.
     """
     if not is_number(quantile) or not 0 < quantile < 1:
-        raise InputError(f"clip_quantile is {quantile!r}; expected a part of the records strictly between 0 and 1")
+        raise InputError(f"clip_quantile is {shown(quantile)}; expected a part of the records strictly between 0 and 1")
     plain: Any = method.client
     if type(plain) is not OneGradient:  # a subclass may upload anything
         raise InputError(

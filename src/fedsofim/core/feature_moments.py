@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsofim.core.phase import Phase
 from fedsofim.core.preparation import Affine, Map, Released
-from fedsofim.errors import InputError, is_number
+from fedsofim.errors import InputError, is_number, shown
 
 LABEL = "feature moments"
 _FLOOR = 0.05  # of the mean variance: below it noise, not spread, would be divided by
@@ -29,9 +29,9 @@ class FeatureMoments:
 
     def __post_init__(self) -> None:
         if not is_number(self.share) or not 0 < self.share < 1:
-            raise InputError(f"standardize share is {self.share!r}; expected a part of the budget between 0 and 1")
+            raise InputError(f"standardize share is {shown(self.share)}; expected a part of the budget between 0 and 1")
         if not is_number(self.radius) or not self.radius > 0:
-            raise InputError(f"standardize radius is {self.radius!r}; expected a number above 0")
+            raise InputError(f"standardize radius is {shown(self.radius)}; expected a number above 0")
 
     def width(self, features: int) -> int:
         return features

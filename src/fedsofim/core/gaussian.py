@@ -25,7 +25,7 @@ import math
 
 from scipy.special import erfcx, ndtr
 
-from fedsofim.errors import InputError, is_number
+from fedsofim.errors import InputError, is_number, shown
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 _SMALL = 0.01  # mu below which R(x) - R(y) is integrated
@@ -84,7 +84,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     """
     check_delta(delta)
     if not is_number(mu) or math.isnan(mu) or mu < 0:
-        raise InputError(f"mu is {mu!r}; expected a number >= 0")
+        raise InputError(f"mu is {shown(mu)}; expected a number >= 0")
     if mu >= _LARGEST_MU:
         return math.inf
     target = math.log(delta)
@@ -117,20 +117,20 @@ def _around(increasing, start: float) -> tuple[float, float]:
 
 def check_at_least(name: str, value: float, low: float) -> None:
     if not is_number(value) or not math.isfinite(value) or value < low:
-        raise InputError(f"{name} is {value!r}; expected a finite number >= {low:g}")
+        raise InputError(f"{name} is {shown(value)}; expected a finite number >= {low:g}")
 
 
 def check_within(name: str, value: float, low: float, high: float, hint: str = "") -> None:
     """An error unless the value is a number from `low` to `high`; `hint` is for whoever wrote infinity."""
     if not is_number(value) or not low <= value <= high:  # also refuses NaN
         more = hint if is_number(value) and value == math.inf else ""
-        raise InputError(f"{name} is {value!r}; expected a number from {low:g} to {high:g}{more}")
+        raise InputError(f"{name} is {shown(value)}; expected a number from {low:g} to {high:g}{more}")
 
 
 def check_delta(value: float) -> None:
     low, high = DELTAS
     if not is_number(value) or not low <= value <= high:
         raise InputError(
-            f"delta is {value!r}; expected a number strictly between 0 and 1 (from {low:g} to 1 - {1 - high:.0e}), "
-            "usually below 1/records"
+            f"delta is {shown(value)}; expected a number strictly between 0 and 1 (from {low:g} to 1 - {1 - high:.0e}) "
+            "and usually below 1/records"
         )

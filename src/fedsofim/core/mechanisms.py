@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from fedsofim.core.banded import Banded
 from fedsofim.core.normals import normal
-from fedsofim.errors import InputError, expect_whole, is_number, is_whole
+from fedsofim.errors import InputError, expect_whole, is_number, is_whole, shown
 
 
 class Mechanism(Protocol):
@@ -58,7 +58,7 @@ class Independent:
     def __post_init__(self) -> None:
         low, high = SCALES
         if not is_number(self.scale) or not low <= self.scale <= high:
-            raise InputError(f"noise scale is {self.scale!r}; expected a number from {low:g} to {high:g}")
+            raise InputError(f"noise scale is {shown(self.scale)}; expected a number from {low:g} to {high:g}")
         object.__setattr__(self, "scale", float(self.scale))  # one number, priced and drawn alike
 
     def cost(self, rounds: int) -> float:
@@ -85,10 +85,11 @@ def as_mechanism(noise: "float | Mechanism") -> Mechanism:
         return Independent(float(noise))  # type: ignore[arg-type]
     inner = noise.noise if type(noise) is Mischarged else noise
     if type(inner) is Banded and inner is not noise:
-        raise InputError(f"noise is {noise!r}; banded noise has no published account that a run could repeat")
+        raise InputError(f"noise is {shown(noise)}; banded noise has no published account that a run could repeat")
     if type(inner) not in (Independent, Diagonal, Tree, Banded):
         raise InputError(
-            f"noise is {noise!r}; expected a number, or Independent, Diagonal, Tree or Banded, whose costs are proved"
+            f"noise is {shown(noise)}; expected a number, or Independent, Diagonal, Tree or Banded, whose "
+            "costs are proved"
         )
     return noise  # type: ignore[return-value]
 
@@ -173,9 +174,9 @@ class Tree:
 
     def __post_init__(self) -> None:
         if self.restart is not None and (not is_whole(self.restart) or self.restart < 1):
-            raise InputError(f"restart is {self.restart!r}; expected a whole number of rounds >= 1, or none")
+            raise InputError(f"restart is {shown(self.restart)}; expected a whole number of rounds >= 1, or none")
         if not isinstance(self.honaker, bool):
-            raise InputError(f"honaker is {self.honaker!r}; expected true or false")
+            raise InputError(f"honaker is {shown(self.honaker)}; expected true or false")
 
     def cost(self, rounds: int) -> float:
         if rounds >= _HEIGHT_STEP:  # the names of nodes would repeat

@@ -12,7 +12,7 @@ from fedsofim.core.pooled import can_pool
 from fedsofim.core.programs import made_by_all
 from fedsofim.core.site import check_clip, check_sample
 from fedsofim.core.weights import Weights
-from fedsofim.errors import InputError, Refused, expect_whole, is_whole, one_of
+from fedsofim.errors import InputError, Refused, expect_whole, is_whole, one_of, shown
 from fedsofim.protection import check_unit
 
 Trust = Literal["local", "secure-sum"]
@@ -82,7 +82,9 @@ def check_units(method: Method, unit: str, places: int | None, trust: str) -> No
     """Can so much be protected as one?"""
     check_unit(unit)
     if (places is None) != (unit == "record"):
-        raise InputError(f"the unit is a {unit} and its places are {places!r}; expected a number unless it is a record")
+        raise InputError(
+            f"the unit is a {unit} and its places are {shown(places)}; expected a number unless it is a record"
+        )
     if places is not None:
         expect_whole("places", places, 1)
     if unit == "client" and (trust != "secure-sum" or not can_pool(method) or method.setup is not None):
@@ -96,8 +98,8 @@ def check_units(method: Method, unit: str, places: int | None, trust: str) -> No
 def check_budget(budget: Any) -> None:
     if not isinstance(budget, Budget | Budgets):
         raise InputError(
-            f"the budget is {budget!r}; expected fs.Budget(epsilon, delta), fs.Budgets([...]) with one for each client,"
-            " or fs.NO_PRIVACY to train without noise"
+            f"the budget is {shown(budget)}; expected fs.Budget(epsilon, delta), fs.Budgets([...]) with one for each "
+            "client, or fs.NO_PRIVACY to train without noise"
         )
 
 
@@ -114,7 +116,9 @@ def check_noise(budget: Any, multiplier: float | None) -> None:
     check_budget(budget)
     if multiplier is not None and isinstance(budget, Budgets):
         raise InputError(
-            f"one noise multiplier, {multiplier!r}, for clients with budgets of their own; give one of them"
+            f"one noise multiplier, {shown(multiplier)}, for clients with budgets of their own; give one of them"
         )
     if multiplier is not None and not budget.private:
-        raise InputError(f"a noise multiplier of {multiplier!r} and {budget} contradict each other; give one of them")
+        raise InputError(
+            f"a noise multiplier of {shown(multiplier)} and {budget} contradict each other; give one of them"
+        )

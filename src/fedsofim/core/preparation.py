@@ -23,7 +23,7 @@ import numpy as np
 
 from fedsofim.core.phase import Phase
 from fedsofim.core.units import Units, units_for
-from fedsofim.errors import InputError, is_number
+from fedsofim.errors import InputError, is_number, shown
 from fedsofim.tasks import Task
 
 Map = Callable[[np.ndarray], np.ndarray]
@@ -246,7 +246,7 @@ class Whitened:
     def __post_init__(self) -> None:
         check_share(self.share)
         if not is_number(self.damping) or not self.damping > 0:
-            raise InputError(f"damping is {self.damping!r}; expected a number above 0")
+            raise InputError(f"damping is {shown(self.damping)}; expected a number above 0")
 
     def width(self, features: int) -> int:
         return features
@@ -283,7 +283,7 @@ def second_moment_noise(features: int, std: float) -> float:
 
 def check_share(share: Any) -> None:
     if not is_number(share) or not 0 < share < 1:
-        raise InputError(f"share is {share!r}; expected a part of the budget between 0 and 1")
+        raise InputError(f"share is {shown(share)}; expected a part of the budget between 0 and 1")
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

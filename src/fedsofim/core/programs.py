@@ -25,7 +25,7 @@ from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whi
 from fedsofim.core.records import Records
 from fedsofim.core.second_opinion import confirm
 from fedsofim.core.site import MAX_SITES
-from fedsofim.errors import InputError, Refused
+from fedsofim.errors import InputError, Refused, shown
 from fedsofim.tasks import Task
 
 MOST_RELEASES = 10**9  # of one program at a time: whoever wants fewer says so
@@ -176,7 +176,7 @@ def check_preparation(steps: Any) -> None:
     And one release a phase: a second one would be made and not charged."""
     if not isinstance(steps, tuple | list) or any(type(step) not in STEPS for step in steps):
         names = ", ".join(f"fs.{kind.__name__}" for kind in STEPS)
-        raise InputError(f"preparation is {steps!r}; expected a list of steps, each one of {names}")
+        raise InputError(f"preparation is {shown(steps)}; expected a list of steps, each one of {names}")
     phases = [step.phase for step in steps if step.phase is not None]
     if twice := [phase for phase in phases if phases.count(phase) > 1]:
         raise InputError(f"preparation releases twice in the phase '{twice[0]}'; expected each phase once")

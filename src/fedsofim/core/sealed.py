@@ -173,5 +173,7 @@ def _kind(leaf: Any) -> _Array | _Constant:
     try:
         hash(leaf)
     except TypeError:
-        raise InputError(f"a {type(leaf).__name__} stands among a method's numbers; expected arrays and numbers") from None
+        raise InputError(
+            f"a {type(leaf).__name__} stands among a method's numbers; expected arrays and numbers"
+        ) from None
     return _Constant(type(leaf), leaf)

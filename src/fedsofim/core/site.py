@@ -13,7 +13,7 @@ from jax.extend.core import Jaxpr
 
 from fedsofim.core.mechanisms import Mechanism, Mischarged, own_mechanism
 from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient, TorchGradient, ratio_of
-from fedsofim.errors import InputError, Refused, is_number, is_whole
+from fedsofim.errors import InputError, Refused, is_number, is_whole, shown
 
 MAX_SITES = 64  # in one program; local steps belong in door.scan, which is one site
 SMALLEST_CLIP, LARGEST_CLIP = 1e-9, 1e9  # beyond, float32 has no room for records, sums and noise beside each other
@@ -45,7 +45,7 @@ def own_site(site: Site) -> Site:
     check_clip(site.clip, unpaid=type(noise) is Mischarged)
     check_sample("sample", site.sample)
     if site.share is not None and not (is_number(site.share) and 0 < float(site.share) < 1):
-        raise InputError(f"share is {site.share!r}; expected a part of the budget strictly between 0 and 1")
+        raise InputError(f"share is {shown(site.share)}; expected a part of the budget strictly between 0 and 1")
     if float(site.sample) < 1 and ratio_of(site.query) != 2:
         raise Refused(
             f"the release '{site.label}' samples records for a second moment; what samples save is proved for sums of "
@@ -68,14 +68,14 @@ def check_clip(clip: Any, *, unpaid: bool = False) -> None:
         return
     if not is_number(clip) or not SMALLEST_CLIP <= float(clip) <= LARGEST_CLIP:
         raise InputError(
-            f"clip is {clip!r}; expected a number from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}. Rescale the features by "
-            "a public constant if records are larger or smaller than that"
+            f"clip is {shown(clip)}; expected a number from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}. Rescale the features "
+            "by a public constant if records are larger or smaller than that"
         )
 
 
 def check_sample(name: str, sample: Any) -> None:
     if not is_number(sample) or not SMALLEST_SAMPLE <= float(sample) <= 1:
-        raise InputError(f"{name} is {sample!r}; expected a probability from {SMALLEST_SAMPLE:g} to 1")
+        raise InputError(f"{name} is {shown(sample)}; expected a probability from {SMALLEST_SAMPLE:g} to 1")
 
 
 def per_record(query: Query) -> tuple[PerRecord, ...]:

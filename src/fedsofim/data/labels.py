@@ -69,9 +69,8 @@ def _look_up(name: str, part: str, labels: np.ndarray, known: np.ndarray) -> np.
     strange = np.flatnonzero(~np.isin(labels, known))
     if len(strange):
         raise InputError(
-            f"{name}: label {labels[strange[0]].item()!r} in record {strange[0]} of the {part} part never "
-            "occurs in "
-            f"training; known labels: {', '.join(map(str, known[:20].tolist()))}"
+            f"{name}: the label in record {strange[0]} of the {part} part never occurs in training, which has "
+            f"{len(known)} labels; look at that record, or keep such records out of the {part} part"
         )
     return np.searchsorted(known, labels).astype(np.int32)
 

@@ -19,7 +19,7 @@ from fedsofim.data.rows import Rows
 from fedsofim.data.schema import Schema
 from fedsofim.data.tables import is_table
 from fedsofim.data.targets import Label
-from fedsofim.errors import InputError, unknown
+from fedsofim.errors import InputError, shown, unknown
 from fedsofim.tasks import Task, task_of
 
 HOLDOUT = 0.2
@@ -68,7 +68,7 @@ def load(
     if clients_from is not None:
         return _load_clients(name_or_path, Path(clients_from), (label, drop, described, asked, person), test, holdout)
     if not isinstance(name_or_path, str | Path | None):
-        raise InputError(f"the dataset is {name_or_path!r}; expected a name or a path")
+        raise InputError(f"the dataset is {shown(name_or_path)}; expected a name or a path")
     if name_or_path is None:
         raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
     if name_or_path in names() or extensions.is_file(name_or_path):

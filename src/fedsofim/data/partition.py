@@ -10,7 +10,7 @@ import numpy as np
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.html import card
 from fedsofim.data.unit_rows import counts, gathered, in_order, together, whose_records
-from fedsofim.errors import DataWarning, InputError, expect_whole, is_number
+from fedsofim.errors import DataWarning, InputError, expect_whole, is_number, shown
 from fedsofim.protection import Unit, check_unit
 
 FEW = 20  # records: a client with fewer is said, unless somebody asked for it
@@ -200,7 +200,7 @@ def dirichlet(labels: np.ndarray, clients: int, alpha: float, seed: int) -> tupl
     """
     if not is_number(alpha) or not 0 < alpha < np.inf:
         raise InputError(
-            f"alpha is {alpha!r}; expected a number above 0 (small: few classes per client); "
+            f"alpha is {shown(alpha)}; expected a number above 0 (small: few classes per client); "
             "for even parts use iid=True"
         )
     random = np.random.RandomState(seed)

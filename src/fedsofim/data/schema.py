@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from fedsofim.errors import InputError, is_number, one_of, unknown
+from fedsofim.errors import InputError, is_number, one_of, shown, unknown
 from fedsofim.formats import SCHEMA, check_format
 from fedsofim.tasks import CLASSES, LABELS, NUMBERS, Task
 from fedsofim.tasks import KINDS as TASKS
@@ -213,7 +213,7 @@ def _check(where: str, c: Column) -> None:
     if c.kind == "date" and not c.range:
         raise InputError(f"{where}: a date needs its range, for example range = [2020-01-01, 2025-12-31]")
     if c.kind == "number" and c.missing is not None and not is_number(c.missing):
-        raise InputError(f"{where}: missing is {c.missing!r}; expected the number that a gap is filled with")
+        raise InputError(f"{where}: missing is {shown(c.missing)}; expected the number that a gap is filled with")
     if c.kind == "category" and (not c.categories or len(set(c.categories)) != len(c.categories)):
         raise InputError(f"{where}: needs its categories, each once, for example categories = ['a', 'b']")
     if c.kind == "category" and any(not isinstance(v, str) for v in c.categories):
@@ -227,7 +227,7 @@ def _check(where: str, c: Column) -> None:
     if c.kind == "label" and c.words and len(c.words) != 2:
         raise InputError(f"{where}: words are {list(c.words)}; expected what is written for no, and for yes")
     if c.decimal not in (".", ","):
-        raise InputError(f"{where}: decimal is {c.decimal!r}; expected '.' or ','")
+        raise InputError(f"{where}: decimal is {shown(c.decimal)}; expected '.' or ','")
 
 
 def _check_task(origin: str, schema: Schema) -> None:

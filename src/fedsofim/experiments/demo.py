@@ -8,7 +8,7 @@ from rich.table import Table as Printed
 from fedsofim.core.budget import in_words
 from fedsofim.errors import expect_whole
 from fedsofim.experiments.grid import Entry, Experiment
-from fedsofim.experiments.report.accuracy import at, footnotes
+from fedsofim.experiments.report.accuracy import final, footnotes
 from fedsofim.experiments.report.folder import write_report
 from fedsofim.experiments.report.pictures import convergence
 from fedsofim.experiments.report.results import Results, read_results
@@ -47,7 +47,7 @@ def show(results: Results) -> None:
         printed.add_column(name, justify="right", no_wrap=True)
     for epsilon in results.epsilons:
         runs = {m: results.select(place, m, epsilon) for m in (_BASE, _SECOND, _RECIPE)}
-        reached = {m: at(found, results.rounds) for m, found in runs.items()}
+        reached = {m: final(found) for m, found in runs.items()}
         better, ours = max(reached[_BASE], reached[_SECOND]), reached[_RECIPE]
         printed.add_row(
             in_words(epsilon),

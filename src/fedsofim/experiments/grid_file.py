@@ -9,7 +9,7 @@ from typing import Any
 
 from fedsofim import extensions, models
 from fedsofim.core.budget import budget_of
-from fedsofim.errors import InputError, is_number, unknown
+from fedsofim.errors import InputError, is_number, shown, unknown
 from fedsofim.experiments.grid import Entry, Experiment, Partition, Standardize
 from fedsofim.experiments.reading import Reading
 from fedsofim.experiments.whom import KEYS as WHOM
@@ -87,7 +87,7 @@ def _reading(path: Path, table: dict[str, Any]) -> Reading:
         if not (is_number(value) if kind is float else isinstance(value, kind)):
             expected = {"drop": "a list of columns", "label": "a column, or a list of them", "holdout": "a number"}
             expected = expected.get(key, "text")
-            raise InputError(f"{path}: {key} is {value!r}; expected {expected}")
+            raise InputError(f"{path}: {key} is {shown(value)}; expected {expected}")
     for key in ("drop", "label"):
         if isinstance(given.get(key), list):
             given[key] = tuple(given[key])
@@ -110,7 +110,7 @@ def _model(path: Path, given: Any) -> dict[str, Any]:
     """`model = "mlp"`, or a table with its name and settings."""
     table = given if isinstance(given, dict) else {"name": given}
     if not isinstance(table.get("name"), str):
-        raise InputError(f"{path}: model is {given!r}; expected a name, or {{ name = 'mlp', hidden = [64, 64] }}")
+        raise InputError(f"{path}: model is {shown(given)}; expected a name, or {{ name = 'mlp', hidden = [64, 64] }}")
     settings = {key: value for key, value in table.items() if key != "name"}
     return {"model": _found(path, models.spelled(table["name"])), "model_settings": settings}
 
@@ -122,7 +122,7 @@ def _standardize(path: Path, given: Any) -> Standardize | None:
         return Standardize()
     if not isinstance(given, dict) or not set(given) <= {"share", "radius"} or "share" not in given:
         raise InputError(
-            f"{path}: standardize is {given!r}; expected 'recipe', 'none', or {{ share = 0.05, radius = 10 }} for "
+            f"{path}: standardize is {shown(given)}; expected 'recipe', 'none', or {{ share = 0.05, radius = 10 }} for "
             "feature moments by that share of the budget"
         )
     return Standardize(**given)
@@ -180,7 +180,9 @@ def _said_once(path: Path, table: dict[str, Any], labels: list[str]) -> None:
 def _partitions(path: Path, given: Any) -> Iterable[Partition]:
     """A table of a partition; a list in it makes one partition for each of its values."""
     if not isinstance(given, dict):
-        raise InputError(f"{path}: partitions holds {given!r}; expected tables like {{kind = 'iid', clients = 20}}")
+        raise InputError(
+            f"{path}: partitions holds {shown(given)}; expected tables like {{kind = 'iid', clients = 20}}"
+        )
     _known("key of a partition", given, [f.name for f in fields(Partition)])
     values = [value if isinstance(value, list) else [value] for value in given.values()]
     for chosen in itertools.product(*values):
@@ -206,7 +208,7 @@ def _found(path: Path, name: Any) -> str:
 def _list(path: Path, table: dict[str, Any], key: str, kind: Any) -> list[Any]:
     values = table[key]
     if not isinstance(values, list) or any(not isinstance(v, kind) or isinstance(v, bool) for v in values):
-        raise InputError(f"{path}: {key} is {values!r}; expected a list like {_EXAMPLES[key]}")
+        raise InputError(f"{path}: {key} is {shown(values)}; expected a list like {_EXAMPLES[key]}")
     return values
 
 

@@ -126,7 +126,8 @@ def run_point(point: Point, split: Split, out: Path | None = None) -> dict[str, 
     params, trace = sweep.simulate_with(plan, seen, point.seed, hyper)
     seconds = time.perf_counter() - began
     z = np.asarray(plan.model.logits(params, jnp.asarray(seen.dataset.x_test)))
-    found, finite = metrics_of(split.dataset, z), all_finite(params)
+    found = metrics_of(split.dataset, z)
+    finite = all_finite(params) and found.values[plan.task.metric] is not None
     if out is not None:
         save_point(out, point, plan, split, params, made, trace)
     return {

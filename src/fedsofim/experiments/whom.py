@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from fedsofim.data.partition import Split
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, shown
 from fedsofim.protection import Unit, check_unit
 
 KEYS = ("unit", "records_per_person", "participants", "batch_rate", "client_rate")
@@ -77,7 +77,7 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
     for key in RATES:
         rate = found.get(key, 1.0)
         if isinstance(rate, bool) or not isinstance(rate, int | float):
-            raise InputError(f"{key} is {rate!r}; expected a probability")
+            raise InputError(f"{key} is {shown(rate)}; expected a probability")
     return {k: float(v) if k in RATES else v for k, v in found.items()}
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedsofim import extensions
 from fedsofim.core.method import Method
-from fedsofim.errors import InputError, unknown
+from fedsofim.errors import InputError, shown, unknown
 from fedsofim.settings import check_complete, check_mapping, parameters_of, value_of
 
 #: The methods of the paper, all in this folder.
@@ -62,7 +62,7 @@ def factory(name: str) -> Callable[..., Method]:
 def _found(name: str) -> tuple[Callable[..., Method], Any]:
     """A method's factory and the module it stands in."""
     if not isinstance(name, str):
-        raise InputError(f"the method's name is {name!r}; expected text, for example 'fedsofim' or './mine.py'")
+        raise InputError(f"the method's name is {shown(name)}; expected text, for example 'fedsofim' or './mine.py'")
     if name in _own():
         return getattr(_own()[name], name), _own()[name]
     if extensions.is_file(name):

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import optax
 
 from fedsofim.core.trees import zeros
-from fedsofim.errors import InputError, expect_whole, is_number
+from fedsofim.errors import InputError, expect_whole, is_number, shown
 from fedsofim.methods._heads import matrix, unmatrix
 from fedsofim.methods._sofim import Blocks, Direction
 from fedsofim.methods._steps import check_decay, scaled, traced
@@ -186,4 +186,4 @@ def _momentum(updates: Any, state: Any, beta: Any, bias_correction: bool) -> tup
 def _check(rho: Any, beta: Any) -> None:
     check_decay(beta=beta)
     if not traced(rho) and not (is_number(rho) and rho > 0):
-        raise InputError(f"rho is {rho!r}; expected a number above 0, or F has no inverse")
+        raise InputError(f"rho is {shown(rho)}; expected a number above 0, or F has no inverse")

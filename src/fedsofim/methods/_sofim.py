@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedsofim.errors import InputError, is_number, is_whole, one_of, unknown
+from fedsofim.errors import InputError, is_number, is_whole, one_of, shown, unknown
 from fedsofim.methods._steps import check_decay, traced
 from fedsofim.native.momentum import fits, momentum_pass
 
@@ -50,9 +50,9 @@ class Form:
         one_of("warmup_kind", self.warmup_kind, get_args(WarmupKind))
         one_of("variant", self.variant, get_args(Variant))
         if not traced(self.rho) and not (is_number(self.rho) and self.rho > 0):
-            raise InputError(f"rho is {self.rho!r}; expected a number above 0, or F has no inverse")
+            raise InputError(f"rho is {shown(self.rho)}; expected a number above 0, or F has no inverse")
         if not is_whole(self.warmup) or self.warmup < 0:
-            raise InputError(f"warmup is {self.warmup!r}; expected a number of rounds >= 0")
+            raise InputError(f"warmup is {shown(self.warmup)}; expected a number of rounds >= 0")
 
     @property
     def from_momentum(self) -> bool:

@@ -25,7 +25,7 @@ from jax.core import Tracer
 from fedsofim.core.door import Facts
 from fedsofim.core.sealed import Sealed, unsealed
 from fedsofim.core.units import APART
-from fedsofim.errors import InputError, expect_whole, is_number
+from fedsofim.errors import InputError, expect_whole, is_number, shown
 
 
 def dim(tree: Any) -> int:
@@ -212,26 +212,26 @@ def check_steps(**values: Any) -> None:
     """Step sizes and the like: above 0, or None for automatic."""
     for name, value in values.items():
         if value is not None and not traced(value) and not (is_number(value) and 0 < value < math.inf):
-            raise InputError(f"{name} is {value!r}; expected a finite number above 0")
+            raise InputError(f"{name} is {shown(value)}; expected a finite number above 0")
 
 
 def check_not_negative(**values: Any) -> None:
     for name, value in values.items():
         if not traced(value) and not (is_number(value) and 0 <= value < math.inf):
-            raise InputError(f"{name} is {value!r}; expected a finite number >= 0")
+            raise InputError(f"{name} is {shown(value)}; expected a finite number >= 0")
 
 
 def check_decay(**values: Any) -> None:
     """Decay rates of running means."""
     for name, value in values.items():
         if not traced(value) and not (is_number(value) and 0 <= value < 1):
-            raise InputError(f"{name} is {value!r}; expected 0 <= {name} < 1")
+            raise InputError(f"{name} is {shown(value)}; expected 0 <= {name} < 1")
 
 
 def check_share(**values: float) -> None:
     for name, value in values.items():
         if not (is_number(value) and 0 < value < 1):
-            raise InputError(f"{name} is {value!r}; expected a part of the budget strictly between 0 and 1")
+            raise InputError(f"{name} is {shown(value)}; expected a part of the budget strictly between 0 and 1")
 
 
 def check_count(**values: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedsofim import extensions
 from fedsofim.core.models import HEAD, Model
-from fedsofim.errors import InputError, unknown
+from fedsofim.errors import InputError, shown, unknown
 from fedsofim.settings import check_complete, check_mapping, parameters_of, value_of
 
 #: The models in this folder.
@@ -63,7 +63,7 @@ def unless_head(name: Any, settings: Mapping[str, Any] | None = None) -> Model |
 def factory(name: str) -> Callable[..., Model]:
     """The function that makes a model, by its name or file."""
     if not isinstance(name, str):
-        raise InputError(f"the model's name is {name!r}; expected text, for example 'mlp' or './mine.py'")
+        raise InputError(f"the model's name is {shown(name)}; expected text, for example 'mlp' or './mine.py'")
     if (own := _own().get(spelled(name))) is not None:
         return own
     if extensions.is_file(name):

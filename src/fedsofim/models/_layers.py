@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from fedsofim.core.normals import normal
-from fedsofim.errors import InputError, is_whole, one_of
+from fedsofim.errors import InputError, is_whole, one_of, shown
 
 Activation = Literal["tanh", "relu", "gelu"]
 Layer = dict[str, jax.Array]  # w and b
@@ -57,6 +57,6 @@ def widths(name: str, given: Any, least: int = 0) -> tuple[int, ...]:
     found: tuple[Any, ...] = tuple(given) if isinstance(given, list | tuple) else (given,)
     if not least <= len(found) <= MOST_LAYERS or not all(is_whole(n) and n >= 1 for n in found):
         raise InputError(
-            f"{name} is {given!r}; expected whole numbers above 0, at most {MOST_LAYERS}, for example {name}=64,64"
+            f"{name} is {shown(given)}; expected whole numbers above 0, at most {MOST_LAYERS}, for example {name}=64,64"
         )
     return found

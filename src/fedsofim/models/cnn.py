@@ -10,7 +10,7 @@ from typing import Any
 import jax
 
 from fedsofim.core.models import Model
-from fedsofim.errors import InputError, expect_whole
+from fedsofim.errors import InputError, expect_whole, shown
 from fedsofim.models._layers import Activation, Layer, activation_of, conv, dense, started, widths
 from fedsofim.models._network import network, remembered
 
@@ -32,7 +32,7 @@ def cnn(
     """
     channels, hidden, act = widths("channels", channels, least=1), widths("hidden", hidden), activation_of(activation)
     if image is not None and len(widths("image", image)) != 3:
-        raise InputError(f"image is {image!r}; expected height, width and channels, for example image=28,28,1")
+        raise InputError(f"image is {shown(image)}; expected height, width and channels, for example image=28,28,1")
     expect_whole("kernel", kernel, 1)
     expect_whole("stride", stride, 1)
 

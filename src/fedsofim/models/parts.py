@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from fedsofim.core.keys import key_of
 from fedsofim.core.models import Fixed, Model
 from fedsofim.core.normals import normal
-from fedsofim.errors import InputError, expect_whole
+from fedsofim.errors import InputError, expect_whole, shown
 
 Chosen = str | Sequence[str] | Callable[[str], bool]
 Learned = dict[str, Any]
@@ -91,7 +91,7 @@ def chosen(known: Mapping[str, Any], trainable: Chosen) -> list[str]:
     starts = [trainable] if isinstance(trainable, str) else list(trainable)
     for start in starts:
         if not any(_begins(name, start) for name in known):
-            _none(known, f"none is, or is in, {start!r}")
+            _none(known, f"none is, or is in, {shown(start)}")
     return [name for name in known if any(_begins(name, start) for start in starts)] or _none(known, "none was named")
 
 

@@ -295,4 +295,9 @@ def all_finite(params: Any) -> bool:
 def check_finite(params: Any) -> None:
     """A run that overflowed is an error to report, not a result."""
     if not all_finite(params):
-        raise InputError("the parameters are no longer finite: the steps were too large; lower lr (or server_lr)")
+        raise InputError(overflowed("parameters"))
+
+
+def overflowed(what: str) -> str:
+    """Return the message for a run whose numbers outgrew their type."""
+    return f"the {what} are no longer finite: the steps were too large; lower lr (or server_lr)"

@@ -19,13 +19,13 @@ from fedsofim.core.preparation import Step
 from fedsofim.core.queries import SoftmaxGradient
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split
-from fedsofim.errors import InputError, expect_whole, is_whole, one_of
+from fedsofim.errors import InputError, expect_whole, is_whole, one_of, shown
 from fedsofim.methods import make
 from fedsofim.progress import SILENT, Progress
 from fedsofim.recipes import Choices, Situation, by_hand, choose
 from fedsofim.simulation.preparing import prepare
 from fedsofim.simulation.run import Run
-from fedsofim.simulation.simulator import a_seed_nobody_knows, check_finite, simulate_to_end
+from fedsofim.simulation.simulator import a_seed_nobody_knows, check_finite, overflowed, simulate_to_end
 from fedsofim.tasks import CLASSES, LABELS, Task, refuse_other_than_classes
 
 
@@ -67,7 +67,7 @@ def train(
     drawn = _checked(seed)
     expect_whole("every", every, 1)
     if not callable(getattr(progress, "at", None)):
-        raise InputError(f"progress is {progress!r}; expected a fs.Progress, as fs.progress_bar gives one")
+        raise InputError(f"progress is {shown(progress)}; expected a fs.Progress, as fs.progress_bar gives one")
     given = Given(method=method, rounds=rounds, clip=clip, weights=weights, model=model, preparation=preparation,
                   participants=participants, batch_rate=batch_rate, client_rate=client_rate)  # fmt: skip
     plan, chosen = planned(split, budget, recipe=recipe, trust=trust, given=given, min_clients=min_clients)
@@ -78,7 +78,7 @@ def train(
     end, trace = simulate_to_end(plan, seen, drawn, every=every, progress=progress, watch=watch)
     check_finite(end.params)
     seconds = time.perf_counter() - began
-    return Run(
+    run = Run(
         plan=plan,
         chosen=chosen,
         split=split,
@@ -89,12 +89,15 @@ def train(
         seconds=seconds,
         prepared=made,
     )
+    if not np.isfinite(trace.loss[-1]) and run.metrics.values[metric] is None:
+        raise InputError(overflowed("model's answers for test records"))
+    return run
 
 
 def _checked(seed: int | None) -> int:
     """The seed that was given, or one that nobody knows."""
     if seed is not None and (not is_whole(seed) or not -(2**63) <= seed < 2**63):
-        raise InputError(f"seed is {seed!r}; expected a whole number of at most 64 bits")
+        raise InputError(f"seed is {shown(seed)}; expected a whole number of at most 64 bits")
     return a_seed_nobody_knows() if seed is None else seed
 
 
@@ -210,14 +213,14 @@ def check_kinds(split: Any, method: Any, model: Any) -> None:
     if not isinstance(split, Split):
         raise InputError(f"the data is a {type(split).__name__}; expected a split, as fs.split gives one")
     if isinstance(method, str):
-        raise InputError(f"the method is the text {method!r}; make it with fs.make({method!r})")
+        raise InputError(f"the method is the text {shown(method)}; make it with fs.make({shown(method)})")
     if callable(method) and not isinstance(method, Method):
         name = getattr(method, "__name__", "method")
         raise InputError(f"the method is the function {name}; call it to make one: {name}()")
     if method is not None and not isinstance(method, Method):
         raise InputError(f"the method is a {type(method).__name__}; expected a fs.Method, for example fs.fedsofim()")
     if model is not None and not isinstance(model, Model):
-        raise InputError(f"the model is {model!r}; expected a fs.Model, for example fs.softmax_head()")
+        raise InputError(f"the model is {shown(model)}; expected a fs.Model, for example fs.softmax_head()")
 
 
 def check_model(model: Model | None, task: Task) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fedsofim.core.budget import Budget
-from fedsofim.errors import InputError, expect_whole, is_number, is_whole
+from fedsofim.errors import InputError, expect_whole, is_number, is_whole, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,12 +95,12 @@ def sigma_g_of(budget: Budget, rounds: int, n: int) -> float:
 
 def _above_zero(name: str, value: Any) -> None:
     if not is_number(value) or not 0 < value < math.inf:
-        raise InputError(f"{name} is {value!r}; expected a finite number above 0")
+        raise InputError(f"{name} is {shown(value)}; expected a finite number above 0")
 
 
 def _not_negative(name: str, value: Any) -> None:
     if not is_number(value) or not 0 <= value < math.inf:
-        raise InputError(f"{name} is {value!r}; expected a finite number >= 0")
+        raise InputError(f"{name} is {shown(value)}; expected a finite number >= 0")
 
 
 def _above_zero_or_none(name: str, value: Any) -> None:
@@ -115,7 +115,7 @@ def _not_negative_or_none(name: str, value: Any) -> None:
 
 def _decay(name: str, value: Any) -> None:
     if not is_number(value) or not 0 <= value < 1:
-        raise InputError(f"{name} is {value!r}; expected 0 <= {name} < 1")
+        raise InputError(f"{name} is {shown(value)}; expected 0 <= {name} < 1")
 
 
 def _sizes(name: str, value: Any) -> None:

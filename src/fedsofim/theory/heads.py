@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from fedsofim.data.partition import Split
-from fedsofim.errors import InputError, is_number
+from fedsofim.errors import InputError, is_number, shown
 from fedsofim.tasks import refuse_other_than_classes
 
 _LONGEST = math.sqrt(2.0)  # |p - e_y|
@@ -143,5 +143,5 @@ def _weights(split: Split, weights: str) -> np.ndarray:
 def _check(ridge: float) -> None:
     if not is_number(ridge) or not 0 < ridge < math.inf:
         raise InputError(
-            f"ridge is {ridge!r}; expected a number above 0: without one a softmax head is not strongly convex"
+            f"ridge is {shown(ridge)}; expected a number above 0: without one a softmax head is not strongly convex"
         )

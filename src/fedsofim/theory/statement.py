@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, shown
 from fedsofim.theory import buffer, complexity, momentum_form, uncoupled
 from fedsofim.theory.constants import Constants
 from fedsofim.theory.descent import Taus, best_taus, c_grad, gamma, general_gamma, least_taus
@@ -22,7 +22,7 @@ class General:
     def __post_init__(self) -> None:
         for name in ("B", "G_0"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} is {getattr(self, name)!r}; expected a finite number >= 0")
+                raise InputError(f"{name} is {shown(getattr(self, name))}; expected a finite number >= 0")
 
 
 def all_bounds(

@@ -20,7 +20,7 @@ from fedsofim.core.models import HEAD, Model, for_task, linear
 from fedsofim.core.prepared import Prepared
 from fedsofim.data.affine import Affine
 from fedsofim.data.schema import plain_schema, schema_of
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, shown
 from fedsofim.files import check_free, write_text, write_whole
 from fedsofim.formats import MODEL, check_format
 from fedsofim.tasks import Task, task_of
@@ -80,7 +80,7 @@ def load_model(folder: str | Path, *, model: str | Model | None = None) -> Train
         if isinstance(problem, InputError):
             raise InputError(f"{folder}: {problem}") from None
         raise InputError(
-            f"{folder}: {REST} and {NUMBERS} do not fit together, or one is damaged ({problem!r})"
+            f"{folder}: {REST} and {NUMBERS} do not fit together, or one is damaged ({shown(problem)})"
         ) from None
 
 
@@ -116,7 +116,7 @@ def _document(folder: Path) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
         document["format"]
     except (ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{path}: not a model's description, or a damaged one ({problem!r})") from None
+        raise InputError(f"{path}: not a model's description, or a damaged one ({shown(problem)})") from None
     check_format(MODEL, document, path)
     return document
 
@@ -165,7 +165,7 @@ def _strange(name: str) -> str:
         return f"its model is one of your own, made in Python; give it: fs.load_model(folder, model={example})"
     return (
         f"its model is one of your own ({name}); say which with model=, for example "
-        f"fs.load_model(folder, model={name!r}) (--model {name})"
+        f"fs.load_model(folder, model={shown(name)}) (--model {name})"
     )
 
 

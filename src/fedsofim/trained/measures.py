@@ -38,7 +38,12 @@ SAID = {
 
 
 def all_measures(task: Task, answers: np.ndarray, y: np.ndarray) -> Measures:
-    """Every measure of answers (`Task.answers`) to records whose truth is y; None where the records do not tell."""
+    """Every measure of answers (`Task.answers`) to records whose truth is y; None where the records do not tell.
+
+    Answers that are not finite come from a model whose steps were too large: then every measure is None.
+    """
+    if not np.isfinite(answers).all():
+        return dict.fromkeys(all_measures(task, np.full_like(answers, 0.5), y))
     if task.kind in (NUMBERS, COUNTS):
         return _of_numbers(task, np.asarray(answers, np.float64), task.uncoded(y).astype(np.float64))
     if task.kind == LABELS:

@@ -10,12 +10,17 @@ from fedsofim.experiments.report.results import Result, Results, Scale
 from fedsofim.experiments.report.statistics import interval
 from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, spread, text
 
+FINAL = None  # in place of a round: the end of each run
 REFERENCE = "fedgd"  # the method whose final accuracy sets the target
 
 
 def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
-    """Mean ± std over seeds at every tenth round, the best mean of each budget and round in bold."""
+    """Mean ± std over seeds at every tenth round, the best mean of each budget and round in bold.
+
+    Where runs differ in length, cells after the end of a run stay empty, and a last column has every run's final value.
+    """
     rounds, scale = tens(results), Scale.of(results, place[0])
+    last = [] if results.same_length else [FINAL]
     rows = []
     for epsilon in results.epsilons:
         block = [(m, results.select(place, m, epsilon)) for m in results.methods]
@@ -23,16 +28,18 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
         honest = {m: runs for m, runs in block if within_budget(runs)}
         for method, runs in block:
             others = [theirs for m, theirs in honest.items() if m != method]
-            best = [method in honest and clearly_best(runs, others, t, scale.sign) for t in rounds]
-            cells = [spread(*at(runs, t), bold=b, digits=scale.digits) for t, b in zip(rounds, best, strict=True)]
+            when = [*rounds, *last]
+            best = [method in honest and clearly_best(runs, others, t, scale.sign) for t in when]
+            cells = [_cell(at(runs, t), b, scale.digits) for t, b in zip(when, best, strict=True)]
             name = marked(results, method) + _fewer(results, runs)
             rows.append((budget_cell(epsilon), text(name), *cells, spent_cell(runs)))
-    columns = ("ε", "method", *(f"round {t}" for t in rounds), "ε spent (ledger)")
+    columns = ("ε", "method", *(f"round {t}" for t in rounds), *(["final"] if last else []), "ε spent (ledger)")
     how = f"mean ± sample std over {seeds_of(results)} seeds"
     what = "Test accuracy in percent" if scale.higher else "Test RMSE, of which less is better"
+    ended = "Empty: the run had ended. Final: after each method's own last round. " if last else ""
     note = (
         f"{what}, {how}. Bold: ahead of every other within its budget, by a 95 % interval of the "
-        f"difference over seeds. {scale.alone}"
+        f"difference over seeds. {ended}{scale.alone}"
     )
     return Table(
         f"{scale.metric}-{slug(place)}",
@@ -43,11 +50,22 @@ def accuracy_table(results: Results, place: tuple[str, str]) -> Table:
     )
 
 
-def clearly_best(runs: Sequence[Result], others: Sequence[Sequence[Result]], round_: int, sign: int = 1) -> bool:
-    """Is the difference to every other real: does its interval over seeds, paired, leave out 0? `sign` -1: less is
-    better."""
-    mine = {r.seed: r.at(round_) for r in runs}
-    return bool(others) and all(_ahead(mine, {r.seed: r.at(round_) for r in theirs}, sign) for theirs in others)
+def _cell(found: tuple[float, float | None] | None, bold: bool, digits: int) -> Cell:
+    return Cell("", -np.inf) if found is None else spread(*found, bold=bold, digits=digits)
+
+
+def clearly_best(runs: Sequence[Result], others: Sequence[Sequence[Result]], round_: int | None, sign: int = 1) -> bool:
+    """Is the difference to every other real: does its interval over seeds, paired, leave out 0?
+
+    Nothing is best at a round that another method did not reach. `round_` is FINAL for the end of each run; with
+    `sign` -1 less is better.
+    """
+    mine = {r.seed: _value(r, round_) for r in runs}
+    return bool(others) and all(_ahead(mine, {r.seed: _value(r, round_) for r in theirs}, sign) for theirs in others)
+
+
+def _value(run: Result, round_: int | None) -> float | None:
+    return run.final if round_ is FINAL else run.at(round_)
 
 
 def _ahead(mine: Mapping[int, float | None], theirs: Mapping[int, float | None], sign: int) -> bool:
@@ -125,9 +143,18 @@ def time_table(results: Results) -> Table:
     )
 
 
-def at(runs: Sequence[Result], round_: int) -> tuple[float, float | None]:
-    """Mean and sample std of the task's one number after a round."""
-    values = [a for a in (r.at(round_) for r in runs) if a is not None]
+def at(runs: Sequence[Result], round_: int | None) -> tuple[float, float | None] | None:
+    """Mean and sample std of the task's one number after a round, or at the end (FINAL); None if no run got there."""
+    values = [a for a in (_value(r, round_) for r in runs) if a is not None]
+    return _mean_and_std(values) if values else None
+
+
+def final(runs: Sequence[Result]) -> tuple[float, float | None]:
+    """Mean and sample std of the task's one number after each run's own last round."""
+    return _mean_and_std([r.final for r in runs])
+
+
+def _mean_and_std(values: Sequence[float]) -> tuple[float, float | None]:
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 

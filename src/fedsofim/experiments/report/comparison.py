@@ -1,105 +1,139 @@
-"""One method against all others: paired tests on the test records, and intervals over seeds."""
+"""Who is better: paired tests on the test records, and over seeds, of every pair that was asked for."""
 
-from fedsofim.experiments.report.accuracy import marked, slug
-from fedsofim.experiments.report.results import Result, Results, Scale, distinct
-from fedsofim.experiments.report.statistics import McNemar, holm, interval, paired
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fedsofim.experiments.report.accuracy import final, marked, slug, within_budget
+from fedsofim.experiments.report.results import Result, Results, Scale
+from fedsofim.experiments.report.statistics import McNemar, holm, interval, paired, paired_t
 from fedsofim.experiments.report.table import Cell, Table, budget_cell, number, text
 
 LEVEL = 0.05
 
-
-def focus(results: Results) -> list[str]:
-    """The methods to compare with the others: every entry made by the fedsofim factory, else the last one."""
-    ours = distinct(r.method for r in results.runs if r.factory == "fedsofim")
-    return ours if ours and len(ours) < len(results.methods) else results.methods[-1:]
+Place = tuple[str, str]
 
 
-def opponents(results: Results, ours: str) -> list[str]:
-    """Whom a method in focus is compared with: every other, but each pair once."""
-    done = focus(results)[: focus(results).index(ours) + 1]
-    return [method for method in results.methods if method not in done]
+def pairs(results: Results, place: Place, epsilon: float) -> list[tuple[str, str]]:
+    """Return the pairs of methods to compare under one budget.
+
+    Each method that was asked for (`fedsofim report --focus`) is compared with every other one, each pair once. If none
+    was asked for, the method with the best mean is compared with all others.
+    """
+    present = [m for m in results.methods if results.select(place, m, epsilon)]
+    first = [m for m in present if m in results.focus] if results.focus else _best(results, place, epsilon, present)
+    return [(a, b) for i, a in enumerate(first) for b in present if b not in first[: i + 1]]
 
 
-def mcnemar_table(results: Results, place: tuple[str, str]) -> Table | None:
-    """McNemar's test of each method in focus against each other method, seed by seed, Holm over the family."""
-    pairs = _pairs(results, place)
-    if not pairs or not results.task(place[0]).by_class:
+def _best(results: Results, place: Place, epsilon: float, present: list[str]) -> list[str]:
+    """The method with the best mean within its budget; none if nothing stayed finite."""
+    sign = Scale.of(results, place[0]).sign
+    runs = {m: results.select(place, m, epsilon) for m in present}
+    means = {m: sign * final(found)[0] for m, found in runs.items() if within_budget(found)}
+    finite = {m: mean for m, mean in means.items() if math.isfinite(mean)}
+    return [max(finite, key=lambda m: finite[m])] if finite else []
+
+
+def mcnemar_table(results: Results, place: Place) -> Table | None:
+    """McNemar's test of each pair, seed by seed, with Holm's correction over the table."""
+    if not results.task(place[0]).by_class:
         return None
     truth = results.labels(place[0])
-    said = [(a.predictions, b.predictions) for a, b in pairs]
-    tests = [paired(a, b, truth) for a, b in said if a is not None and b is not None]
+    compared = list(_predictions(results, place))
+    if not compared:
+        return None
+    tests = [paired(a.predictions, b.predictions, truth) for a, b in compared]  # type: ignore[arg-type]
     adjusted = holm([t.p for t in tests])
-    rows = [_row(results, a, b, t, p) for (a, b), t, p in zip(pairs, tests, adjusted, strict=True)]
+    rows = [_row(results, a, b, t, p) for (a, b), t, p in zip(compared, tests, adjusted, strict=True)]
     columns = ("ε", "seed", "method", "against", "n10", "n01", "χ²", "p", "p (Holm)", "better at 5 %")
     note = (
         "n10: records only the method gets right, n01: only the other. McNemar's χ² with continuity correction, exact "
         f"binomial below 25 disagreements; Holm's correction over these {len(tests)} tests. A test compares two "
-        "trained models on these test records; it does not see how results vary between seeds."
+        f"trained models on these test records; it does not see how results vary between seeds. {_whom(results)}"
     )
     return Table(f"mcnemar-{slug(place)}", f"McNemar's test: {place[0]}, {place[1]}", columns, tuple(rows), note)
 
 
-def wins_table(results: Results, place: tuple[str, str]) -> Table | None:
-    """Difference of mean final accuracy, or RMSE, with its interval over seeds, for each method in focus against each
-    other."""
-    rows, scale = [], Scale.of(results, place[0])
-    for ours in focus(results):
-        for epsilon in results.epsilons:
-            mine = {r.seed: r for r in results.select(place, ours, epsilon)}
-            for other in opponents(results, ours):
-                theirs = {r.seed: r for r in results.select(place, other, epsilon)}
-                seeds = sorted(mine.keys() & theirs.keys())
-                if not seeds:
-                    continue
-                gaps = [mine[s].final - theirs[s].final for s in seeds]
-                rows.append(_gap_row(results, epsilon, ours, other, gaps, scale))
-    if not rows:
+def _predictions(results: Results, place: Place) -> Iterator[tuple[Result, Result]]:
+    """Runs of both methods of a pair with equal seeds, where both have predictions."""
+    for epsilon in results.epsilons:
+        for ours, other in pairs(results, place, epsilon):
+            theirs = {r.seed: r for r in results.select(place, other, epsilon)}
+            for a in results.select(place, ours, epsilon):
+                b = theirs.get(a.seed)
+                if b is not None and a.predictions is not None and b.predictions is not None:
+                    yield a, b
+
+
+class _Gap(NamedTuple):
+    """Differences of final values between two methods under one budget, by seed."""
+
+    epsilon: float
+    ours: str
+    other: str
+    gaps: list[float]
+
+
+def wins_table(results: Results, place: Place) -> Table | None:
+    """Difference of mean final accuracy, or RMSE, of each pair, with its interval and test over seeds."""
+    scale = Scale.of(results, place[0])
+    found = list(_gaps(results, place))
+    if not found:
         return None
+    adjusted = holm([paired_t(gap.gaps) for gap in found])
+    rows = [_gap_row(results, gap, p, scale) for gap, p in zip(found, adjusted, strict=True)]
     note = (
         f"Difference in final test {scale.name}, {_points(scale)}; the interval is Student's 95 % over seeds "
-        "(paired by seed), so it covers initial weights and noise but not the choice of test records or of settings."
+        "(paired by seed), so it covers initial weights and noise but not the choice of test records or of settings. "
+        f"p: the paired t-test, with Holm's correction over these {len(found)} pairs. {_whom(results)}"
     )
-    columns = ("ε", "method", "against", "difference", "95 % low", "95 % high", "verdict")
+    columns = ("ε", "method", "against", "difference", "95 % low", "95 % high", "p (Holm)", "verdict")
     return Table(f"differences-{slug(place)}", f"Differences: {place[0]}, {place[1]}", columns, tuple(rows), note)
+
+
+def _gaps(results: Results, place: Place) -> Iterator[_Gap]:
+    for epsilon in results.epsilons:
+        for ours, other in pairs(results, place, epsilon):
+            mine = {r.seed: r.final for r in results.select(place, ours, epsilon)}
+            theirs = {r.seed: r.final for r in results.select(place, other, epsilon)}
+            if seeds := sorted(mine.keys() & theirs.keys()):
+                yield _Gap(epsilon, ours, other, [mine[s] - theirs[s] for s in seeds])
+
+
+def _whom(results: Results) -> str:
+    """Which pairs the table has."""
+    if results.focus:
+        return "Compared with all others: " + ", ".join(results.focus) + "."
+    return (
+        "Under each budget the method with the best mean is compared with all others; it was chosen by these same "
+        "runs, which favours it slightly. Choose the pairs yourself with --focus."
+    )
 
 
 def _points(scale: Scale) -> str:
     return "in percentage points" if scale.higher else "of which less is better"
 
 
-def verdict(gaps: list[float]) -> str:
-    """Ahead or behind where the interval leaves out 0; more is better.
+def verdict(gaps: list[float], p: float) -> str:
+    """Ahead or behind where the corrected test says so; more is better.
 
-    >>> verdict([1.0, 1.1, 0.9]), verdict([-1.0, 1.0, 0.1]), verdict([2.0])
+    >>> verdict([1.0, 1.1, 0.9], 0.01), verdict([-1.0, 1.0, 0.1], 0.9), verdict([2.0], 1.0)
     ('ahead', 'no clear difference', 'one seed only')
     """
-    found = interval(gaps)
-    if found is None:
+    if len(gaps) < 2:
         return "one seed only"
-    if found[0] > 0:
-        return "ahead"
-    return "behind" if found[1] < 0 else "no clear difference"
+    if not p < LEVEL:
+        return "no clear difference"
+    return "ahead" if sum(gaps) > 0 else "behind"
 
 
-def _gap_row(
-    results: Results, epsilon: float, ours: str, other: str, gaps: list[float], scale: Scale
-) -> tuple[Cell, ...]:
-    low, high = interval(gaps) or (None, None)
-    mean = sum(gaps) / len(gaps)
-    return (budget_cell(epsilon), text(marked(results, ours)), text(marked(results, other)),
+def _gap_row(results: Results, gap: _Gap, p: float, scale: Scale) -> tuple[Cell, ...]:
+    low, high = interval(gap.gaps) or (None, None)
+    mean = sum(gap.gaps) / len(gap.gaps)
+    return (budget_cell(gap.epsilon), text(marked(results, gap.ours)), text(marked(results, gap.other)),
             *(number(v, scale.digits, signed=True) for v in (mean, low, high)),
-            text(verdict([scale.sign * gap for gap in gaps])))  # fmt: skip
-
-
-def _pairs(results: Results, place: tuple[str, str]) -> list[tuple[Result, Result]]:
-    return [
-        (a, b)
-        for ours in focus(results)
-        for epsilon in results.epsilons
-        for a in results.select(place, ours, epsilon)
-        for b in results.select(place, epsilon=epsilon)
-        if b.method in opponents(results, ours) and b.seed == a.seed
-    ]
+            number(None) if len(gap.gaps) < 2 else _p(p),
+            text(verdict([scale.sign * g for g in gap.gaps], p)))  # fmt: skip
 
 
 def _row(results: Results, a: Result, b: Result, test: McNemar, adjusted: float) -> tuple[Cell, ...]:

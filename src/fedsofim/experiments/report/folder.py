@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fedsofim.experiments.report import pictures
@@ -34,9 +34,15 @@ _SERVED = (
 )
 
 
-def write_report(folder: Path, published: Path | None = None) -> None:
-    """Write rows.csv, tables/, figures/ and report.html into the folder."""
-    results = read_results(folder)
+def write_report(folder: Path, published: Path | None = None, focus: Sequence[str] = ()) -> None:
+    """Write rows.csv, tables/, figures/ and report.html into the folder.
+
+    Args:
+        folder: A folder written by `fedsofim compare`.
+        published: A folder of published tables as CSV, to set beside.
+        focus: Labels of the methods to test against all others; empty: the best one of each budget.
+    """
+    results = read_results(folder, focus)
     write_rows(results, folder / "rows.csv")
     _forget_counts(results, folder)
     sections = [s for s in _sections(results, folder / "figures", published) if s.figures or s.tables or s.folds]

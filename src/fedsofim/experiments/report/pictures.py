@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import NullFormatter
 
 from fedsofim.core.budget import in_words
-from fedsofim.experiments.report.accuracy import at
+from fedsofim.experiments.report.accuracy import final
 from fedsofim.experiments.report.results import Results, Scale, distinct
 from fedsofim.experiments.report.table import Table
 from fedsofim.simulation import figures
@@ -41,7 +41,7 @@ def privacy_utility(results: Results, place: Place, path: Path) -> None:
     with drawing(path, (WIDTH, HEIGHT + 0.6)) as figure:
         axes = figure.subplots()
         for method in results.methods:
-            points = [(e, *at(runs, results.rounds)) for e in results.epsilons
+            points = [(e, *final(runs)) for e in results.epsilons
                       if np.isfinite(e) and (runs := results.select(place, method, e))]  # fmt: skip
             if points:
                 e, mean, std = zip(*points, strict=True)
@@ -65,7 +65,7 @@ def bars(results: Results, place: Place, path: Path) -> None:
         axes = figure.subplots()
         lows = []
         for i, method in enumerate(results.methods):
-            found = [(k, *at(runs, results.rounds)) for k, e in enumerate(results.epsilons)
+            found = [(k, *final(runs)) for k, e in enumerate(results.epsilons)
                      if (runs := results.select(place, method, e))]  # fmt: skip
             if not found:
                 continue
@@ -92,7 +92,7 @@ def rho_curve(results: Results, place: Place, path: Path) -> None:
         for name, epsilon in zip(names, results.epsilons, strict=True):
             runs = [r for r in results.select(place, epsilon=epsilon) if "rho" in r.settings]
             rhos = sorted({r.settings["rho"] for r in runs})
-            points = [at([r for r in runs if r.settings["rho"] == rho], results.rounds) for rho in rhos]
+            points = [final([r for r in runs if r.settings["rho"] == rho]) for rho in rhos]
             mean, std = np.array([p[0] for p in points]), np.array([p[1] or 0.0 for p in points])
             style = look[name]
             axes.errorbar(rhos, mean, yerr=std, color=style.colour, linestyle=style.dash, marker=style.marker,
@@ -156,7 +156,8 @@ def _name_axis(axes: Any, results: Results, place: Place) -> None:
     """The task's one number after the last round, and a constant answer's."""
     scale = Scale.of(results, place[0])
     unit = " (%)" if scale.higher else " (lower is better)"
-    axes.set_ylabel(f"{scale.axis} after round {results.rounds}{unit}")
+    when = f"after round {results.rounds}" if results.same_length else "at the end of each run"
+    axes.set_ylabel(f"{scale.axis} {when}{unit}")
     mark_baseline(axes, scale_of(results, place))
 
 

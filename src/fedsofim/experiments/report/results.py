@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedsofim.core.budget import epsilon_stated, in_words
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, one_of
 from fedsofim.experiments.journal import GRID, from_text, read_runs
 from fedsofim.experiments.record_digests import is_public
 from fedsofim.files import write_text
@@ -69,9 +69,8 @@ class Result:
         return str(self.privacy.get("note", ""))
 
     def at(self, round_: int) -> float | None:
-        """The task's one number after a round, None where it was not measured. A run that ended before stays as it
-        ended."""
-        where = np.flatnonzero(self.trace.rounds == min(round_, int(self.trace.rounds[-1])))
+        """Return the task's one number after a round; None where it was not measured, or the run had ended."""
+        where = np.flatnonzero(self.trace.rounds == round_)
         return float(self.trace.score[where[0]]) if len(where) else None
 
 
@@ -83,6 +82,7 @@ class Results:
     about: str
     runs: tuple[Result, ...]
     grid: dict[str, Any]
+    focus: tuple[str, ...] = ()  # methods to compare with all others; empty: the best one of each budget
 
     @property
     def methods(self) -> list[str]:
@@ -101,6 +101,11 @@ class Results:
     def rounds(self) -> int:
         """Of the longest run: a recipe may have its own number."""
         return max(int(r.trace.rounds[-1]) for r in self.runs)
+
+    @property
+    def same_length(self) -> bool:
+        """Did all runs train for the same number of rounds?"""
+        return len({int(r.trace.rounds[-1]) for r in self.runs}) == 1
 
     @property
     def counted(self) -> list[dict[str, Any]]:
@@ -225,8 +230,19 @@ class Scale:
         return f"Whoever always says the test records' mean has an RMSE of {self.said(self.baseline)}."
 
 
-def read_results(folder: Path) -> Results:
-    """The runs a folder holds."""
+def read_results(folder: Path, focus: Sequence[str] = ()) -> Results:
+    """Read the runs of a folder.
+
+    Args:
+        folder: A folder written by `fedsofim compare`.
+        focus: Labels of the methods to compare with all others.
+
+    Returns:
+        The runs that the folder's experiment lists.
+
+    Raises:
+        InputError: If the folder holds no finished run, is damaged, or has no method of a label in focus.
+    """
     if not (folder / GRID).exists():
         raise InputError(f"{folder}: holds no {GRID}; expected a folder written by fedsofim compare")
     grid = _grid(folder / GRID)
@@ -234,14 +250,24 @@ def read_results(folder: Path) -> Results:
     runs = tuple(_result(found[i]) for i in grid["ids"] if i in found)
     if not runs:
         raise InputError(f"{folder}: no run is finished yet; let fedsofim compare go on first")
-    return Results(grid["experiment"]["name"], grid["experiment"]["about"], runs, grid)
+    results = Results(grid["experiment"]["name"], grid["experiment"]["about"], runs, grid, tuple(focus))
+    for label in focus:
+        one_of("method in these runs", label, results.methods)
+    return results
+
+
+#: What every grid.json has, whatever its version.
+_KEYS = ("experiment", "ids", "partitions", "labels")
 
 
 def _grid(path: Path) -> dict[str, Any]:
+    again = "run the same fedsofim compare again, which writes it anew and keeps finished runs"
     try:
         grid = json.loads(path.read_text())
     except ValueError as problem:
-        raise InputError(f"{path}: is damaged ({problem}); let fedsofim compare write it again") from None
+        raise InputError(f"{path}: is damaged ({problem}); {again}") from None
+    if not isinstance(grid, dict) or not all(isinstance(grid.get(key), dict | list) for key in _KEYS):
+        raise InputError(f"{path}: is damaged (it must state {', '.join(_KEYS)}); {again}")
     check_format(FORMAT, grid, path)
     return grid
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedsofim.core.budget import in_words
-from fedsofim.experiments.report.accuracy import at, within_budget
+from fedsofim.experiments.report.accuracy import final, within_budget
 from fedsofim.experiments.report.results import Result, Results, Scale
 from fedsofim.experiments.report.served import mean_recall
 from fedsofim.experiments.report.statistics import interval
@@ -58,19 +58,19 @@ def _winners(results: Results) -> Iterator[str]:
             block = {m: runs for m in results.methods if (runs := results.select(place, m, epsilon))}
             honest = {m: runs for m, runs in block.items() if within_budget(runs)}
             if len(honest) > 1:
-                told = winner(honest, results.rounds, Scale.of(results, place[0]))
+                told = winner(honest, Scale.of(results, place[0]))
                 yield f"{place[0]}, {place[1]}, ε = {in_words(epsilon)}: {told}"
 
 
-def winner(block: dict[str, list[Result]], rounds: int, scale: Scale) -> str:
+def winner(block: dict[str, list[Result]], scale: Scale) -> str:
     """Who is first, by how much, and whether the seeds let one say so."""
-    order = sorted(block, key=lambda m: scale.sign * at(block[m], rounds)[0], reverse=True)
+    order = sorted(block, key=lambda m: scale.sign * final(block[m])[0], reverse=True)
     first, second = order[:2]
     a, b = ({r.seed: r.final for r in block[m]} for m in (first, second))
     gaps = [a[s] - b[s] for s in sorted(a.keys() & b.keys())]
-    beaten = scale.sign * (at(block[first], rounds)[0] - scale.baseline) > 0
+    beaten = scale.sign * (final(block[first])[0] - scale.baseline) > 0
     beside = "" if beaten else f", and a constant answer {scale.said(scale.baseline)}"
-    scores = [scale.said(at(block[m], rounds)[0]) for m in (first, second)]
+    scores = [scale.said(final(block[m])[0]) for m in (first, second)]
     reached = f"{first} reaches {'' if scale.higher else 'an RMSE of '}{scores[0]}, {second} {scores[1]}{beside}"
     found, points = interval(gaps), " points" if scale.higher else ""
     signed = f"+.{scale.digits}f"

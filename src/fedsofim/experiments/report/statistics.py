@@ -68,6 +68,19 @@ def holm(p: Sequence[float]) -> list[float]:
     return out
 
 
+def paired_t(gaps: Sequence[float]) -> float:
+    """p of the t-test that the mean of paired differences is 0; 1 from a single one, or where one is not finite.
+
+    >>> round(paired_t([1.0, 1.1, 0.9]), 4), paired_t([2.0]), paired_t([1.0, 1.0])
+    (0.0033, 1.0, 0.0)
+    """
+    if len(gaps) < 2 or not np.isfinite(gaps).all():
+        return 1.0
+    if np.ptp(gaps) == 0:  # equal differences: certain, or none at all
+        return 1.0 if gaps[0] == 0 else 0.0
+    return float(stats.ttest_1samp(gaps, 0.0).pvalue)
+
+
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
     """Student's interval for the mean over seeds; None from a single one.
 
