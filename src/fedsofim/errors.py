@@ -13,7 +13,7 @@ class InputError(ValueError):
 class DataWarning(UserWarning):
     """Something about the data that a user should know and may be right about; the command line prints it as a note.
 
-    Its text quotes no cell, wherever it is printed; `details` may, and are for whoever has the table before them.
+    Neither its text nor its details quote a cell; `details` say where in a table, for whoever has it before them.
     """
 
     def __init__(self, text: str, details: str = "") -> None:

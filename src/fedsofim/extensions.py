@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, shown
 
 Kind = Literal["method", "model", "dataset"]
 
@@ -59,7 +59,9 @@ def from_package(kind: Kind, name: str) -> tuple[Callable[..., Any], ModuleType]
     except Exception as error:  # whatever a stranger's package raises
         raise InputError(f"the {kind} '{name}' of an installed package cannot be loaded: {error!r}") from error
     if not callable(build):
-        raise InputError(f"the {kind} '{name}' of an installed package is {build!r}; expected a function that gives it")
+        raise InputError(
+            f"the {kind} '{name}' of an installed package is {shown(build)}; expected a function that gives it"
+        )
     return build, sys.modules[entry.module]
 
 
@@ -93,8 +95,13 @@ def called(kind: Kind, name: Any, build: Callable[..., Any], wanted: type, setti
         value = build(**settings)
     except InputError:
         raise
-    except Exception as error:  # whatever a stranger's function raises
+    except Exception as error:  # whatever a third party's function raises
         where = _where(error, Path(build.__code__.co_filename)) if hasattr(build, "__code__") else ""
+        if kind == "dataset":  # its errors may quote records
+            raise InputError(
+                f"{name}: {where}{type(error).__name__}; its text is not shown, because it may quote a record. Call the "
+                "function by itself to see it"
+            ) from None
         raise InputError(f"{name}: {where}{type(error).__name__}: {error}") from error
     if not isinstance(value, wanted):
         raise InputError(f"{name} gave a {type(value).__name__}; expected a fs.{wanted.__name__}, to be a {kind}")

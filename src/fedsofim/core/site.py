@@ -68,8 +68,8 @@ def check_clip(clip: Any, *, unpaid: bool = False) -> None:
         return
     if not is_number(clip) or not SMALLEST_CLIP <= float(clip) <= LARGEST_CLIP:
         raise InputError(
-            f"clip is {shown(clip)}; expected a number from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}. Rescale the features "
-            "by a public constant if records are larger or smaller than that"
+            f"clip is {shown(clip)}; expected a number from {SMALLEST_CLIP:g} to {LARGEST_CLIP:g}. Rescale the "
+            "features by a public constant if records are larger or smaller than that"
         )
 
 

@@ -26,6 +26,18 @@ class Cells:
     def header(self) -> tuple[str, ...]:
         return tuple(self.columns)
 
+    @property
+    def names_in_words(self) -> str:
+        """The columns' names for a message, unless they may be a record: a table without a header begins with one."""
+        if any(
+            _spells_number(name) or (any(c.isdigit() for c in name) and not name.isidentifier()) for name in self.header
+        ):
+            return (
+                f"its {len(self.header)} column names are not shown, because some look like values: check that the "
+                "first line names the columns"
+            )
+        return f"columns: {listed(self.header)}"
+
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 

@@ -27,7 +27,7 @@ FEW = 5  # strange values of a column that are named
 
 @dataclass(frozen=True)
 class Remark:
-    """What a reader should know. `text` quotes no cell; `details` do, and are for whoever has the table before them."""
+    """What a reader should know. `details` say where in the table, for whoever has it; neither quotes a cell."""
 
     text: str
     details: str
@@ -71,7 +71,7 @@ def check_columns(schema: Schema, cells: Cells) -> None:
 def absent(schema: Schema, cells: Cells) -> list[str]:
     """Columns that features are made of and that a table does not have, in one sentence."""
     missing = [repr(c.name) for c in schema.inputs if c.name not in cells.columns]
-    said = f"no column {listed(missing)}, which the schema has; columns: {listed(cells.header)}"
+    said = f"no column {listed(missing)}, which the schema has; {cells.names_in_words}"
     return [said] if missing else []
 
 
@@ -181,9 +181,9 @@ def _number(column: Column) -> Callable[[Any], float]:
         try:
             value = float(with_point(cell) if column.decimal == "," and isinstance(cell, str) else cell)
         except (TypeError, ValueError):
-            raise Wrong(f"holds text '{cell}'; expected a number") from None
+            raise Wrong("holds text; expected a number") from None
         if not math.isfinite(value) or abs(value) > 3e38:  # float32 has no more
-            raise Wrong(f"is {value}; expected a finite number")
+            raise Wrong("is not finite, or too large for float32; expected a finite number")
         return value
 
     return read
@@ -202,7 +202,7 @@ def _boolean(column: Column) -> Callable[[Any], float]:
     def read(cell: Any) -> float:
         text = plain_text(cell).lower()
         if text not in known:
-            raise Wrong(f"holds '{cell}'; expected one of {', '.join(known)}")
+            raise Wrong(f"holds another word; expected one of {', '.join(known)}")
         return known[text]
 
     return read
@@ -216,7 +216,7 @@ def _date(column: Column) -> Callable[[Any], date]:
             text = str(cell).strip()
             return datetime.strptime(text, column.format).date() if column.format else date.fromisoformat(text[:10])
         except ValueError:
-            raise Wrong(f"holds '{cell}'; expected a date like {_example(column)}") from None
+            raise Wrong(f"holds no such date; expected one like {_example(column)}") from None
 
     return read
 
@@ -270,20 +270,17 @@ def _date_block(column: Column, values: Sequence[Any], say: _Say) -> _Block:
 
 
 def _strange(name: str, cells: Cells, rows: Sequence[int], what: str) -> list[Remark]:
-    """What is remarkable about these rows' cells; the details name the commonest values, and where each is first."""
+    """Remark on these rows' cells. The details say where they are; no remark quotes what they hold."""
     if not rows:
         return []
     text = f"{len(rows)} cell{'s' * (len(rows) != 1)} of '{name}' {what}"
-    places: dict[str, list[int]] = {}
+    first: dict[str, int] = {}  # of each different value, the row where it is first
     for row in rows:
-        places.setdefault(plain_text(cells.columns[name][row]), []).append(row)
-    often = sorted(places.items(), key=lambda found: -len(found[1]))
-    told = [
-        f"'{value}' ({f'{len(at)} times, first in ' if len(at) > 1 else ''}{cells.place(at[0])})"
-        for value, at in often[:FEW]
-    ]
-    rest = [f"and {len(often) - FEW} other value{'s' * (len(often) - FEW != 1)}"] if len(often) > FEW else []
-    return [Remark(text, f"{text}: {', '.join([*told, *rest])}")]
+        first.setdefault(plain_text(cells.columns[name][row]), row)
+    places = [cells.place(row) for row in list(first.values())[:FEW]]
+    rest = f" and {len(first) - FEW} more" if len(first) > FEW else ""
+    values = f"{len(first)} different value{'s' * (len(first) != 1)}"
+    return [Remark(text, f"{text}: {values}, first in {', '.join(places)}{rest}")]
 
 
 _BLOCKS: dict[str, Callable[[Column, Sequence[Any], _Say], _Block]] = {

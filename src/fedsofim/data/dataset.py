@@ -165,7 +165,7 @@ class Dataset:
 def _classes(name: str, task: Task, y: np.ndarray, known: int) -> int:
     """How many classes, or labels, the training records have, or are known; of numbers and counts 1."""
     if len(np.unique(y)) < 2:
-        what = f"one class only ({y.flat[0]})" if task.by_class else f"the same value everywhere ({y.flat[0]})"
+        what = "one class only" if task.by_class else "the same value everywhere"
         raise InputError(f"{name}: y_train holds {what}; a {_LEARNER.get(task.kind, 'model')} needs two or more")
     if not task.by_class:
         return y.shape[1] if task.kind == LABELS else 1
@@ -181,8 +181,8 @@ _LEARNER = {CLASSES: "classifier", TWO: "classifier"}
 def _check_known(name: str, part: str, task: Task, y: np.ndarray, classes: int) -> None:
     if task.by_class and y.max() >= classes:
         raise InputError(
-            f"{name}: y_{part} has label {y.max()} but y_train only 0..{classes - 1}; "
-            "labels out of range cannot be predicted"
+            f"{name}: y_{part} has labels beyond 0..{classes - 1}, the ones of y_train; labels out of range cannot be "
+            "predicted"
         )
     if task.kind == LABELS and y.shape[1] != classes:
         raise InputError(f"{name}: y_{part} has {y.shape[1]} labels for each record, y_train {classes}")
@@ -223,7 +223,7 @@ def _answers(name: str, part: str, y: np.ndarray, task: Task) -> np.ndarray:
     if not np.issubdtype(y.dtype, np.integer) and y.dtype.kind != "b" and not whole:
         raise InputError(f"{name}: y_{part} holds {y.dtype} values; expected whole numbers 0, 1, 2, ...")
     if y.min() < 0:
-        raise InputError(f"{name}: y_{part} has label {y.min()} at row {int(y.argmin())}; labels start at 0")
+        raise InputError(f"{name}: y_{part} has a negative label at row {int(y.argmin())}; labels start at 0")
     if (most := {LABELS: 1, COUNTS: task.ends[1]}.get(task.kind)) is not None and y.max() > most:
-        raise InputError(f"{name}: y_{part} holds {y.max()}; expected at most {most:g} for {task}")
+        raise InputError(f"{name}: y_{part} holds larger ones; expected at most {most:g} for {task}")
     return y.astype(np.int32)

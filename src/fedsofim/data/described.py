@@ -63,7 +63,7 @@ def _misfits(schema: Schema, cells: Cells) -> list[str]:
     if not labels:
         return ["the schema has no column of kind label, which training needs"]
     problems = [
-        f"no column '{c.name}', the schema's label; columns: {listed(cells.header)}"
+        f"no column '{c.name}', the schema's label; {cells.names_in_words}"
         for c in labels
         if c.name not in cells.columns
     ]

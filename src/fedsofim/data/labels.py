@@ -23,8 +23,8 @@ def labels_of(cells: Cells, column: Column, empty: Callable[[Any], bool]) -> tup
             problems.append(f"{cells.place(row)} has no label (column '{column.name}'); fill it or remove the line")
         elif number and text not in number:
             problems.append(
-                f"{cells.place(row)}, column '{column.name}' has label '{text}'; "
-                f"expected one of {listed(column.classes)}"
+                f"{cells.place(row)}, column '{column.name}' has a label that the schema does not list; expected one "
+                f"of {listed(column.classes)}"
             )
     if number:
         return np.array([number.get(text, -1) for text in found], np.int64), problems

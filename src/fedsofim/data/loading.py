@@ -7,6 +7,7 @@ from typing import Any
 
 from fedsofim import extensions
 from fedsofim.data.assembly import assemble
+from fedsofim.data.cells import is_frame
 from fedsofim.data.clients import read_clients
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.embedded import EMBEDDED, load_embedded
@@ -68,7 +69,7 @@ def load(
     if clients_from is not None:
         return _load_clients(name_or_path, Path(clients_from), (label, drop, described, asked, person), test, holdout)
     if not isinstance(name_or_path, str | Path | None):
-        raise InputError(f"the dataset is {shown(name_or_path)}; expected a name or a path")
+        raise InputError(f"the dataset is {shown(name_or_path)}; expected a name or a path{_in_memory(name_or_path)}")
     if name_or_path is None:
         raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
     if name_or_path in names() or extensions.is_file(name_or_path):
@@ -91,6 +92,15 @@ def load(
     read = read_own(path, *how)
     check_has_persons(read["train"], person)
     return assemble(path.stem, {"": read}, _test_rows(test, how), holdout, notes)
+
+
+def _in_memory(given: Any) -> str:
+    """What to use for data that is in memory already."""
+    if is_frame(given):
+        return ". For a data frame use fs.Dataset.from_frame(frame, label=NAME)"
+    if isinstance(given, dict | list | tuple) or hasattr(given, "shape"):
+        return ". For arrays use fs.Dataset.from_arrays(x, y)"
+    return ""
 
 
 def _refuse_for_own_files(name: str, options: dict[str, Any]) -> None:

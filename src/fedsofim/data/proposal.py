@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from fedsofim.data.cells import Cells, listed
+from fedsofim.data.cells import Cells
 from fedsofim.data.columns import is_gap, plain_text, with_point
 from fedsofim.data.schema import WORDS, Column, Schema, as_toml
 from fedsofim.data.targets import Label, label_names
@@ -55,7 +55,7 @@ def propose(cells: Cells, label: Label = None) -> Draft:
     if strange := [name for name in chosen if name not in cells.columns]:
         raise InputError(
             f"{cells.origin}: no column '{strange[0]}'; say which column holds the labels (--label NAME); "
-            f"columns: {listed(cells.header)}"
+            f"{cells.names_in_words}"
         )
     guesses = {name: _guess(name, values, chosen) for name, values in cells.columns.items()}
     schema = Schema(columns=tuple(column for column, _ in guesses.values()))

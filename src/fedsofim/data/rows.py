@@ -79,7 +79,7 @@ def _labels(y: np.ndarray, origin: str, place: Callable[[int], str]) -> np.ndarr
         raise InputError(f"{origin}: labels are {y.dtype}; expected whole numbers or text")
     odd = np.flatnonzero(~np.isfinite(y) | (y != np.floor(y))) if y.dtype.kind == "f" else []
     if len(odd):
-        raise InputError(f"{origin}: {place(int(odd[0]))} has label {y[odd[0]]}; expected a whole number or text")
+        raise InputError(f"{origin}: {place(int(odd[0]))} has another label; expected a whole number or text")
     return y.astype(np.int64)
 
 

@@ -113,7 +113,7 @@ def _label_column(cells: Cells, chosen: str) -> str:
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise InputError(
             f"{cells.origin}: no column '{chosen}'{hint} Say which column holds the labels with label=NAME "
-            f"(--label NAME); columns: {listed(cells.header)}"
+            f"(--label NAME); {cells.names_in_words}"
         )
     return chosen
 
@@ -121,7 +121,7 @@ def _label_column(cells: Cells, chosen: str) -> str:
 def _features(cells: Cells, labels: Sequence[str], drop: Sequence[str]) -> tuple[str, ...]:
     strange = [name for name in drop if name not in cells.columns]
     if strange:
-        raise InputError(f"{cells.origin}: no column '{strange[0]}' to drop; columns: {listed(cells.header)}")
+        raise InputError(f"{cells.origin}: no column '{strange[0]}' to drop; {cells.names_in_words}")
     columns = tuple(name for name in cells.header if name not in labels and name not in drop)
     if not columns:
         raise InputError(
@@ -150,7 +150,7 @@ def _numbers(cells: Cells, columns: Sequence[str]) -> tuple[np.ndarray, list[lis
 def _found(cell: Any) -> str:
     if cell is None:
         return "is empty; expected a number"
-    return f"holds text '{cell}'; expected a number" if str(cell).strip() else "holds an empty cell; expected a number"
+    return "holds text; expected a number" if str(cell).strip() else "holds an empty cell; expected a number"
 
 
 def _way_out(column: str) -> str:

@@ -80,7 +80,7 @@ def _answer(cell: Any, read: Callable[[Any], Any], empty: Callable[[Any], bool],
         raise Wrong("is empty, and it is what is predicted; fill it or remove the line")
     value = float(read(cell))
     if task.kind == COUNTS and (value < 0 or value != int(value)):
-        raise Wrong(f"holds {cell}; expected a count: 0, 1, 2, ...")
+        raise Wrong("holds no count; expected 0, 1, 2, ...")
     return value
 
 
@@ -100,7 +100,7 @@ def checked_answers(y: np.ndarray, origin: str, place: Callable[[int], str], tas
     if task.kind == LABELS:
         wrong, expected = ~np.isin(y, (0, 1)), "0 or 1 for each label"
     if len(bad := np.argwhere(wrong)):
-        raise InputError(f"{origin}: {place(int(bad[0][0]))} has label {y[tuple(bad[0])]}; expected {expected}")
+        raise InputError(f"{origin}: {place(int(bad[0][0]))} has another label; expected {expected}")
     return y
 
 
