@@ -99,8 +99,8 @@ def called(kind: Kind, name: Any, build: Callable[..., Any], wanted: type, setti
         where = _where(error, Path(build.__code__.co_filename)) if hasattr(build, "__code__") else ""
         if kind == "dataset":  # its errors may quote records
             raise InputError(
-                f"{name}: {where}{type(error).__name__}; its text is not shown, because it may quote a record. Call the "
-                "function by itself to see it"
+                f"{name}: {where}{type(error).__name__}; its text is not shown, because it may quote a record. Call "
+                "the function by itself to see it"
             ) from None
         raise InputError(f"{name}: {where}{type(error).__name__}: {error}") from error
     if not isinstance(value, wanted):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, shown
 
 
 def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
@@ -24,6 +24,13 @@ def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """A text file, whole or absent."""
     write_whole(path, lambda file: file.write(text.encode()))
+
+
+def as_path(what: str, given: Any) -> Path:
+    """Return a path as people give it; InputError for anything else, such as the text of a table."""
+    if not isinstance(given, str | Path) or not str(given).isprintable():
+        raise InputError(f"{what} is {shown(given)}; expected a path")
+    return Path(given)
 
 
 def data_folder() -> Path:

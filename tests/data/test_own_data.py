@@ -90,7 +90,7 @@ def test_parquet(tmp_path: Path) -> None:
     assert data.features == 2 and data.notes["labels"] == {0: "x", 1: "y"}
     for column, values, expected in [
         ("a", [None, *range(19)], "row 0, column 'a' is empty"),
-        ("b", ["text"] * 20, "row 0, column 'b' holds text 'text'"),
+        ("b", ["text"] * 20, "row 0, column 'b' holds text; expected a number"),
         ("label", ["x"] * 19 + [None], "row 19 has no label"),
         ("a", [float("nan")] * 20, "row 0, column 'a' is nan"),
     ]:
@@ -146,7 +146,7 @@ BAD_CSV = {
     "a,b\n1,2\n": "no column 'label'.*--label NAME.*columns: a, b",
     "a,Label\n1,2\n": "did you mean 'Label'",
     "a,label\n1,x\n,y\n": "line 3, column 'a' holds an empty cell",
-    "a,label\n1,x\ntall,y\n": "line 3, column 'a' holds text 'tall'.*--drop a",
+    "a,label\n1,x\ntall,y\n": "line 3, column 'a' holds text; expected a number.*--drop a",
     "a,label\n1,x\nnan,y\n": "line 3, column 'a' is nan",
     "a,label\n1,x\n1e300,y\n": "line 3, column 'a' is inf",
     "a,label\n1,x\n2,\n": "line 3 has no label",
@@ -154,7 +154,7 @@ BAD_CSV = {
     "a,label\n1,x\n2,y,3\n": "line 3 has 3 cells but the header has 2",
     "a,label\n1,x\n2,x\n": r"one class only \('x'\)",
     "a,label\n1,0\n2,0\n": "one class only",
-    "a,label\n1,0.5\n2,1\n": "line 2 has label 0.5",
+    "a,label\n1,0.5\n2,1\n": "line 2 has another label",
     "a,a,label\n1,1,x\n": "'a' occurs more than once",
     "1,2\n3,4\n": "first line holds numbers",
     "label\nx\ny\n": "no column of features",
@@ -181,12 +181,12 @@ BAD_NPZ = [
     ({"x_train": X.astype(str)}, "expected numbers"),
     ({"x_train": np.zeros((20, 4, 4, 3))}, "holds images.*fedsofim features"),
     ({"x_train": X[:0], "y_train": Y[:0]}, "0 records"),
-    ({"y_train": Y + 0.5}, "row 0 has label 0.5"),
+    ({"y_train": Y + 0.5}, "row 0 has another label"),
     ({"y_train": np.zeros(20, int)}, "one class only"),
-    ({"y_test": Y + 5}, "label 6 but y_train only 0..1"),
+    ({"y_test": Y + 5}, "y_test has labels beyond 0..1"),
     (
         {"y_train": np.array(["a", "b"] * 10), "y_test": np.array(["c"] * 20)},
-        "label 'c'.*never occurs in training",
+        "the label in record .* never occurs in training",
     ),
     ({"y_train": np.array([None] * 20)}, "holds Python objects"),
 ]

@@ -153,7 +153,7 @@ def test_everything_wrong_with_a_table_is_told_to_its_operator_alone(site, tmp_p
     lines[3] = ";".join([*lines[3].split(";")[:5], "1.1.99x", *lines[3].split(";")[6:]])
     (tmp_path / "a.csv").write_text("\n".join(lines) + "\n", encoding="latin-1")
     (wrong,) = [text for right, text in findings(tmp_path / "a" / "policy.toml", None, None, None) if not right]
-    assert "line 2, column 'age' holds text 'Meier'" in wrong and "line 4, column 'admitted'" in wrong
+    assert "line 2, column 'age' holds text" in wrong and "line 4, column 'admitted'" in wrong
     with pytest.raises(DataProblem) as caught:
         hello(policy)
     assert "Meier" not in str(caught.value) and "`fedsofim node check` says why" in str(caught.value)
@@ -171,7 +171,7 @@ def test_everything_is_told_in_one_pass_of_both_files(site, tmp_path: Path):
     seen = list(findings(tmp_path / "a" / "policy.toml", None, None, None))
     (wrong,) = [text for right, text in seen if not right]
     assert len([f for f in seen if f.mark == "note" and "'Divers' (line 5)" in f.text]) == 2
-    for said in ("line 2, column 'outcome' has label 'Ill'", "line 3, column 'age'", "line 4, column 'patient'"):
+    for said in ("line 2, column 'outcome' has a label that", "line 3, column 'age'", "line 4, column 'patient'"):
         assert wrong.count(said) == 2
     assert "a.csv: " in wrong and "held.csv: " in wrong
     with pytest.raises(DataProblem) as caught:

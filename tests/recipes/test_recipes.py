@@ -11,6 +11,7 @@ import pytest
 from fedsofim.core.budget import NO_PRIVACY, Budget
 from fedsofim.core.models import Model, softmax_head
 from fedsofim.core.preparation import Centred, ColumnScales, UnitNorm, Whitened, width_of
+from fedsofim.core.sealed import sealed_method, sealed_model
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.loading import load
 from fedsofim.data.partition import Split, split
@@ -170,14 +171,15 @@ def test_every_choice_by_hand_wins_and_changes_no_other(toy, by_hand: dict[str, 
     _, chosen = plan_of(toy)
     usual = as_planned(toy, chosen)
     assert (usual["method"], usual["rounds"], usual["clip"]) == (chosen.method, chosen.rounds, chosen.clip)
-    given = {k: v.name if k == "method" else v for k, v in by_hand.items()}
+    sealed = {"method": lambda m: m.name, "model": sealed_model}
+    given = {k: sealed.get(k, lambda v: v)(v) for k, v in by_hand.items()}
     assert as_planned(toy, chosen, **by_hand) == usual | given
 
 
 @pytest.mark.slow
 def test_the_paper_in_a_plan(toy):
     plan, _ = plan_of(toy, recipe="paper")
-    assert (plan.method, plan.model) == (make("fedsofim"), softmax_head(0.5))
+    assert (plan.method, plan.model) == (sealed_method(make("fedsofim")), sealed_model(softmax_head(0.5)))
     assert (plan.rounds, plan.clip, plan.weights, plan.preparation) == (70, 10.0, "uniform", ())
 
 

@@ -33,8 +33,8 @@ class Budgets:
         for i, budget in enumerate(given):
             if not isinstance(budget, Budget) or not budget.private:
                 raise InputError(
-                    f"the budget of client {i} is {shown(budget)}; expected fs.Budget(epsilon, delta) for every "
-                    "client. A run without noise has no budgets at all: fs.NO_PRIVACY"
+                    f"the budget of client {i} is a {type(budget).__name__}; expected fs.Budget(epsilon, delta) "
+                    "with noise for every client. A run without noise has no budgets at all: fs.NO_PRIVACY"
                 )
         if not given:
             raise InputError("there is no budget in the list; expected one for each client")

@@ -31,7 +31,7 @@ from fedsofim.core.site import Site, check_clip, own_site
 from fedsofim.core.unit import head_gradient, mean_over_unit, total_loss
 from fedsofim.core.units import AS_THEY_COME, Units
 from fedsofim.core.voting import gradient_of, head_loss, with_vote
-from fedsofim.errors import InputError, expect_whole
+from fedsofim.errors import InputError, expect_whole, shown
 
 
 class Facts(NamedTuple):
@@ -45,6 +45,9 @@ class Facts(NamedTuple):
     groups: int = 1  # of clients that take turns (participation.py): one of them answers in a round
     batch_rate: float = 1.0  # with which each record takes part in a gradient, drawn afresh and kept secret
     attendance: float = 1.0  # with which each client takes part in a round, likewise (drawn_clients.py)
+
+    def __repr__(self) -> str:
+        return f"Facts({', '.join(f'{name}={shown(value)}' for name, value in self._asdict().items())})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +70,9 @@ class Door:
     size: Any  # |D_i|: public
     round: Any  # how often this client was asked before
     facts: Facts
+
+    def __repr__(self) -> str:
+        return "<Door>"
 
     def gradient(
         self,

@@ -14,6 +14,7 @@ import optax
 
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.mechanisms import Independent, Mechanism
+from fedsofim.errors import shown
 
 
 class Setup(NamedTuple):
@@ -21,6 +22,9 @@ class Setup(NamedTuple):
 
     client: Callable[[Door, Any], Any]
     server: Callable[[Any, Any], Any]
+
+    def __repr__(self) -> str:
+        return "<Setup>"
 
 
 def _nothing(params: Any) -> tuple[()]:
@@ -43,6 +47,10 @@ class Method(NamedTuple):
     setup: Setup | None = None
     note: str = ""  # what a reader of results must know, e.g. that a preset is not private as claimed
     settings: tuple[tuple[str, Any], ...] = ()  # what it was made with, for the record
+
+    def __repr__(self) -> str:
+        """The name alone: functions and settings may hold anything."""
+        return f"<Method {shown(self.name)}>"
 
 
 P = ParamSpec("P")
@@ -81,6 +89,9 @@ class OneGradient:
 
     noise: Mechanism | Callable[[Facts], Mechanism] = Independent()  # or made from the run's public numbers
     sample: float | None = None  # None: the run's batch rate
+
+    def __repr__(self) -> str:
+        return "OneGradient()"
 
     def mechanism(self, facts: Facts) -> Mechanism:
         return self.noise(facts) if callable(self.noise) else self.noise

@@ -19,6 +19,7 @@ from fedsofim.core.losses import loss_of, measured
 from fedsofim.core.normals import normal
 from fedsofim.core.queries import Query, SoftmaxGradient, TorchGradient
 from fedsofim.core.sealed import unsealed
+from fedsofim.errors import shown
 from fedsofim.tasks import CLASSES, Task
 
 HEAD = "linear"  # the model a run has unless told otherwise
@@ -52,6 +53,10 @@ class Model(NamedTuple):
     takes: Takes = "any features"  # what a recipe may do to records before the model sees them
     fixed: Fixed | None = None  # public arrays that the functions close over
     module: Callable[[Any], Any] | None = None  # parameters as a module of the library that the model is from
+
+    def __repr__(self) -> str:
+        """The name alone: functions and settings may hold anything."""
+        return f"<Model {shown(self.name)}>" if self.name else "<Model>"
 
 
 def softmax_head(init_scale: float = 0.5) -> Model:

@@ -23,7 +23,7 @@ def check_run(sizes: Sequence[int], rounds: int, clip: float, batch_rate: float)
     check_clip(clip)
     check_sample("batch_rate", batch_rate)
     if len(sizes) == 0 or not all(is_whole(s) and s >= 1 for s in sizes):
-        raise InputError(f"client sizes are {list(sizes)}; expected at least one client with at least one record each")
+        raise InputError(f"the client sizes are {shown(sizes)}; expected whole numbers, each at least 1")
 
 
 def check_trust(

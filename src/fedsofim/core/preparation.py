@@ -116,6 +116,11 @@ class UnitNorm(_Free):
     constant: bool = False
     lift: bool = False
 
+    def __post_init__(self) -> None:
+        for name, value in (("constant", self.constant), ("lift", self.lift)):
+            if not isinstance(value, bool):
+                raise InputError(f"{name} is {shown(value)}; expected True or False")
+
     def width(self, features: int) -> int:
         return (features + self.constant) * (1 + self.lift)
 

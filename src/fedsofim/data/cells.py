@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from fedsofim.errors import InputError
 
 DELIMITERS = ",;\t"
+_DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}")
 SHOWN = 20  # columns, or problems of one column, named in one message
 
 
@@ -29,9 +31,7 @@ class Cells:
     @property
     def names_in_words(self) -> str:
         """The columns' names for a message, unless they may be a record: a table without a header begins with one."""
-        if any(
-            _spells_number(name) or (any(c.isdigit() for c in name) and not name.isidentifier()) for name in self.header
-        ):
+        if any(_spells_number(name) or _DATE.search(name) for name in self.header):
             return (
                 f"its {len(self.header)} column names are not shown, because some look like values: check that the "
                 "first line names the columns"

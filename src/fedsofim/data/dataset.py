@@ -8,8 +8,14 @@ import numpy as np
 
 from fedsofim.data.affine import Affine
 from fedsofim.data.schema import Schema
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, expect_whole, shown
 from fedsofim.tasks import CLASSES, COUNTS, LABELS, NUMBERS, TWO, Task, task_of
+
+
+def check_name(name: Any) -> None:
+    """Messages begin with a dataset's name, so it must be one."""
+    if not isinstance(name, str) or not name.isprintable():
+        raise InputError(f"the dataset's name is {shown(name)}; expected text of one line")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +54,10 @@ class Dataset:
     #: What is learned of a record.
     task: Task = Task()
 
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        expect_whole("the number of classes", self.classes, 1)
+
     @property
     def outputs(self) -> int:
         """How many numbers a model of this data answers with."""
@@ -75,6 +85,7 @@ class Dataset:
         """
         from fedsofim.data.in_memory import dataset_of_arrays  # it makes datasets, so it needs this file
 
+        check_name(name)
         return dataset_of_arrays(name, (x, y), (x_test, y_test), tuple(map(str, columns)), holdout, task_of(task))
 
     @staticmethod
@@ -86,6 +97,7 @@ class Dataset:
         says whose each record is."""
         from fedsofim.data.in_memory import dataset_of_frame
 
+        check_name(name)
         asked = None if task is None else task_of(task)
         return dataset_of_frame(name, frame, test, label, drop, schema, holdout, asked, person)
 
@@ -137,6 +149,7 @@ class Dataset:
 
         classes: how many there are at least, where not every one has training records.
         """
+        check_name(name)
         train = _part(name, "train", x_train, y_train, None, task)
         width = train[0].shape[1]
         test = _part(name, "test", x_test, y_test, width, task)

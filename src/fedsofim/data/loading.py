@@ -21,6 +21,7 @@ from fedsofim.data.schema import Schema
 from fedsofim.data.tables import is_table
 from fedsofim.data.targets import Label
 from fedsofim.errors import InputError, shown, unknown
+from fedsofim.files import as_path
 from fedsofim.tasks import Task, task_of
 
 HOLDOUT = 0.2
@@ -67,8 +68,10 @@ def load(
     """
     described, asked = as_schema(schema), None if task is None else task_of(task)
     if clients_from is not None:
-        return _load_clients(name_or_path, Path(clients_from), (label, drop, described, asked, person), test, holdout)
-    if not isinstance(name_or_path, str | Path | None):
+        return _load_clients(
+            name_or_path, as_path("clients_from", clients_from), (label, drop, described, asked, person), test, holdout
+        )
+    if not isinstance(name_or_path, str | Path | None) or not str(name_or_path).isprintable():
         raise InputError(f"the dataset is {shown(name_or_path)}; expected a name or a path{_in_memory(name_or_path)}")
     if name_or_path is None:
         raise InputError(f"name a dataset ({', '.join(names())}), a file, or clients_from=FOLDER")
@@ -143,6 +146,7 @@ def _test_rows(test: str | Path | None, how: How) -> Rows | None:
         return None
     label, drop, schema, task, person = how
     task = schema.task if schema is not None and task is None else task
-    of_table = (schema, task, person) if is_table(Path(test)) else (None, task, None)
-    parts = read_own(Path(test), label, drop, *of_table)
+    file = as_path("test", test)
+    of_table = (schema, task, person) if is_table(file) else (None, task, None)
+    parts = read_own(file, label, drop, *of_table)
     return parts.get("test", parts["train"])

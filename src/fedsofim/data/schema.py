@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.errors import InputError, is_number, one_of, shown, unknown
+from fedsofim.files import as_path
 from fedsofim.formats import SCHEMA, check_format
 from fedsofim.tasks import CLASSES, LABELS, NUMBERS, Task
 from fedsofim.tasks import KINDS as TASKS
@@ -68,6 +69,12 @@ class Schema:
     columns: tuple[Column, ...]
     missing: tuple[str, ...] = MISSING
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, tuple) or not all(isinstance(c, Column) for c in self.columns):
+            raise InputError(f"the schema's columns are {shown(self.columns)}; expected a tuple of columns")
+        if not isinstance(self.missing, tuple) or not all(isinstance(word, str) for word in self.missing):
+            raise InputError(f"the schema's words for a gap are {shown(self.missing)}; expected a tuple of texts")
+
     def of_kind(self, *kinds: str) -> tuple[Column, ...]:
         return tuple(c for c in self.columns if c.kind in kinds)
 
@@ -113,7 +120,7 @@ class Schema:
 
 def read_schema(path: str | Path) -> Schema:
     """A schema from its TOML file."""
-    path = Path(path)
+    path = as_path("the schema", path)
     if not path.is_file():
         raise InputError(f"{path}: no such file; draft a schema with: fedsofim schema TABLE > {path.name}")
     try:

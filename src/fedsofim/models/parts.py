@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedsofim.core.keys import key_of
 from fedsofim.core.models import Fixed, Model
@@ -80,7 +81,11 @@ def named(params: Any) -> dict[str, jax.Array]:
     >>> sorted(named({"dense": [{"w": jnp.ones(2)}]}))
     ['dense/0/w']
     """
-    return {_name(path): jnp.asarray(leaf) for path, leaf in jax.tree.flatten_with_path(params)[0]}
+    found = {_name(path): np.asarray(leaf) for path, leaf in jax.tree.flatten_with_path(params)[0]}
+    for name, leaf in found.items():
+        if leaf.dtype.kind in "OSUV":
+            raise InputError(f"the parameters hold {leaf.dtype.name} at {shown(name)}; expected arrays of numbers")
+    return {name: jnp.asarray(leaf) for name, leaf in found.items()}
 
 
 def chosen(known: Mapping[str, Any], trainable: Chosen) -> list[str]:

@@ -21,7 +21,7 @@ from fedsofim.core.prepared import Prepared
 from fedsofim.data.affine import Affine
 from fedsofim.data.schema import plain_schema, schema_of
 from fedsofim.errors import InputError, shown
-from fedsofim.files import check_free, write_text, write_whole
+from fedsofim.files import as_path, check_free, write_text, write_whole
 from fedsofim.formats import MODEL, check_format
 from fedsofim.tasks import Task, task_of
 from fedsofim.trained.card import card_of
@@ -71,7 +71,7 @@ def document_of(model: Trained) -> dict[str, Any]:
 
 def load_model(folder: str | Path, *, model: str | Model | None = None) -> Trained:
     """A model from its folder. `model` is needed only for one of one's own: its file, its name, or itself."""
-    folder = Path(folder)
+    folder = as_path("the model's folder", folder)
     document = _document(folder)
     arrays = _arrays(folder / NUMBERS)
     try:
