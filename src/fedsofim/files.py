@@ -1,7 +1,9 @@
 """Files that are whole or absent, and the folders where fetched, compiled and extracted ones are kept."""
 
 import os
-from collections.abc import Callable, Iterable
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,48 @@ def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
     """Write a file beside its place and move it there: an interrupt or a crash leaves the old file or the new."""
     part = path.with_name(path.name + ".part")
     try:
-        with part.open("wb") as file:
+        with naming(path), part.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give an error of the operating system the name of the file it is about: a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
+
+
+@contextmanager
+def together(folder: Path) -> Iterator[Path]:
+    """Write several files into a folder, all of them or none.
+
+    Yields:
+        A folder beside them to write into. Its files take their places when the block ends without an error.
+    """
+    part = folder / f".part-{os.getpid()}"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    try:
+        yield part
+        for file in sorted(part.iterdir()):
+            file.replace(folder / file.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def as_folder(path: Path) -> Path:
+    """Make a folder if it is not there; InputError if it is a file or cannot be written to."""
+    check_free(path, (), force=True)
+    return path
 
 
 def write_text(path: Path, text: str) -> None:

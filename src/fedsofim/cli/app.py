@@ -81,7 +81,7 @@ def main() -> None:
             raise
         fail(f"this needs {error.name}, which is not installed: pip install 'fedsofim[{extra}]'", 2)
     except OSError as error:
-        fail(f"{error.filename or ''}: {error.strerror or error}", 1)
+        fail(": ".join(map(str, filter(None, (error.filename, error.strerror or error)))), 1)
     except Exception as error:  # click's own usage errors know how to show themselves
         if not hasattr(error, "show") or not hasattr(error, "exit_code"):
             raise

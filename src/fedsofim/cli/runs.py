@@ -54,8 +54,7 @@ def run(
             batch_rate=whom.batch_rate, client_rate=whom.client_rate, progress=progress,
         )  # fmt: skip
     if out is not None:
-        result.save(out, force=True)  # looked at before training
-        result.plot(out / CURVE)
+        result.save(out, force=True, also={CURVE: result.plot})  # looked at before training
     if json_:
         print(json.dumps(result.summary(), default=str))
         return

@@ -20,7 +20,7 @@ from fedsofim.core.plan import Trust, Weights
 from fedsofim.core.preparation import Step
 from fedsofim.data.dataset import Dataset
 from fedsofim.data.partition import Split, by_owner, split
-from fedsofim.errors import InputError, expect_whole, one_of
+from fedsofim.errors import InputError, expect_whole, is_number, one_of, shown
 from fedsofim.experiments.identities import method_identity, model_identity
 from fedsofim.experiments.reading import AS_IT_IS, Reading, digest
 from fedsofim.experiments.whom import EVERY_RECORD, Whom, labelled
@@ -39,6 +39,10 @@ class Partition:
 
     def __post_init__(self) -> None:
         one_of("partition", self.kind, KINDS)
+        expect_whole("clients", self.clients, 1)
+        expect_whole("seed", self.seed, 0)
+        if not is_number(self.alpha):
+            raise InputError(f"alpha is {shown(self.alpha)}; expected a number above 0")
 
     @property
     def label(self) -> str:

@@ -34,7 +34,7 @@ def read_experiment(path: Path) -> Experiment:
     for needed in ("datasets", "epsilons"):
         if needed not in table:
             raise InputError(f"{path}: {needed} is missing; expected a list")
-    own = [e for label, given in table.get("methods", {}).items() for e in _entries(path, label, given)]
+    own = [e for label, given in _methods(path, table).items() for e in _entries(path, label, given)]
     chosen = (*_tuned(path, table), *own)
     _said_once(path, table, [e.label for e in chosen])
     rest = {k: table[k] for k in ("about", "delta", "rounds", "clip", "trust", "weights", "recipe") if k in table}
@@ -47,7 +47,7 @@ def read_experiment(path: Path) -> Experiment:
         entries=chosen,
         epsilons=tuple(_epsilon(path, "epsilons", e) for e in _list(path, table, "epsilons", (int, float, str))),
         seeds=tuple(_list(path, table | {"seeds": table.get("seeds", [0, 1, 2])}, "seeds", int)),
-        partitions=tuple(p for given in table.get("partitions", [_usual(reading)]) for p in _partitions(path, given)),
+        partitions=tuple(p for given in _dealt(path, table, reading) for p in _partitions(path, given)),
         reading=reading,
         whoms=_whoms(path, table),
         **rest,
@@ -61,6 +61,11 @@ def _with_clients(path: Path, table: dict[str, Any]) -> dict[str, Any]:
     if both := [key for key in ("datasets", "partitions") if key in table]:
         raise InputError(f"{path}: clients_from and {' and '.join(both)} contradict each other; give one of them")
     return table | {"datasets": [table["clients_from"]], "partitions": [{"kind": "owner"}]}
+
+
+def _dealt(path: Path, table: dict[str, Any], reading: Reading) -> list[Any]:
+    given = table.get("partitions", [_usual(reading)])
+    return _of_kind(path, "partitions", given, list, "a list of tables like [{kind = 'iid', clients = 20}]")
 
 
 def _usual(reading: Reading) -> dict[str, str]:
@@ -146,7 +151,9 @@ def _entries(path: Path, label: str, given: Any) -> Iterable[Entry]:
     by_epsilon = {
         _epsilon(path, f"methods.{label}", k): v for k, v in given.items() if k not in _OWN and isinstance(v, dict)
     }
-    sweep = given.get("sweep", {})
+    sweep = _of_kind(path, f"methods.{label}.sweep", given.get("sweep", {}), dict, "a table like { rho = [1, 2] }")
+    for name, values in sweep.items():
+        _of_kind(path, f"methods.{label}.sweep.{name}", values, list, "a list of values")
     for values in itertools.product(*sweep.values()):
         more = dict(zip(sweep, values, strict=True))
         suffix = "".join(f" {k}={v:g}" if isinstance(v, int | float) else f" {k}={v}" for k, v in more.items())
@@ -161,13 +168,24 @@ def _tuned(path: Path, table: dict[str, Any]) -> Iterable[Entry]:
     """The winners of a search, one entry per label of its file."""
     if "tuned" not in table:
         return
-    found = path.parent / table["tuned"]
+    found = path.parent / _of_kind(path, "tuned", table["tuned"], str, "the name of a file")
     if not found.is_file():
         raise InputError(f"{found}: no such file; make it with: fedsofim tune {path} --out {found}")
     settings = read_toml(found)
     check_format(EXPERIMENT, settings, found)
-    for label, given in settings.get("methods", {}).items():
+    for label, given in _methods(found, settings).items():
         yield from _entries(found, label, given)
+
+
+def _methods(path: Path, table: dict[str, Any]) -> dict[str, Any]:
+    """The tables of the methods, by label."""
+    return _of_kind(path, "methods", table.get("methods", {}), dict, "a table like [methods.mine]")
+
+
+def _of_kind(path: Path, key: str, value: Any, kind: type, expected: str) -> Any:
+    if not isinstance(value, kind):
+        raise InputError(f"{path}: {key} is {shown(value)}; expected {expected}")
+    return value
 
 
 def _said_once(path: Path, table: dict[str, Any], labels: list[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from fedsofim.errors import InputError
+from fedsofim.files import naming
 from fedsofim.formats import RUNS as FORMAT
 from fedsofim.formats import check_format
 
@@ -21,7 +22,7 @@ RUNS, GRID, LOCK = "runs.jsonl", "grid.json", ".lock"  # the files of a folder o
 
 def append(path: Path, run: dict[str, Any]) -> None:
     """One line, on disk when this returns."""
-    with path.open("ab") as file:
+    with naming(path), path.open("ab") as file:
         file.write(json.dumps(run).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())

@@ -26,7 +26,7 @@ from fedsofim.experiments.reading import read_datasets
 from fedsofim.experiments.record_digests import KEY, digests_of, is_public, kept_key, told_without_key
 from fedsofim.experiments.versions import code_of
 from fedsofim.experiments.whom import Whom
-from fedsofim.files import write_text
+from fedsofim.files import as_folder, write_text
 from fedsofim.formats import RUNS as FORMAT
 from fedsofim.progress import progress_bar
 from fedsofim.recipes import settings_in
@@ -50,7 +50,7 @@ class Conduct(NamedTuple):
 def run_experiment(experiment: Experiment, out: Path, folder: Path = Path(), conduct: Conduct = Conduct()) -> int:
     """Run what is not finished yet; the number of runs done now. `folder` is where relative datasets start."""
     data = read_datasets(experiment.datasets, folder, experiment.reading, conduct.source)
-    out.mkdir(parents=True, exist_ok=True)
+    as_folder(out)
     with only_process(out):
         mend(out / RUNS)
         rows = read_runs(out)
@@ -100,8 +100,9 @@ def unfinished(todo: list[Point], rows: list[dict[str, Any]], out: Path, conduct
     ]
     if strange:
         conduct.say(
-            f"{len(strange)} rows are of other records under the same name, or of before this folder's {KEY} was "
-            "replaced; they are left in place and ignored"
+            f"{len(strange)} rows do not belong to these records and are ignored, so their runs are done again. Either "
+            f"the records have changed, or {out / KEY} is another file than the one those rows were made with: by it "
+            "equal records are recognised. If you have a copy of that file, put it back"
         )
     return missing
 

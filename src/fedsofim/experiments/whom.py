@@ -74,6 +74,9 @@ def _typed(chosen: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         k: None if v == "all" and k in ("participants", "records_per_person") else v for k, v in chosen.items()
     }
+    for key in ("unit", "participants", "records_per_person"):
+        if isinstance(found.get(key), list | dict):
+            raise InputError(f"{key} holds {shown(found[key])}; expected one value, or a list of them")
     for key in RATES:
         rate = found.get(key, 1.0)
         if isinstance(rate, bool) or not isinstance(rate, int | float):

@@ -1,6 +1,7 @@
 """A finished run: everything a reader of the result needs, and the model that came out of it."""
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from fedsofim.data.cells import is_frame
 from fedsofim.data.html import card
 from fedsofim.data.partition import Split
 from fedsofim.errors import InputError
-from fedsofim.files import check_free, write_text
+from fedsofim.files import as_path, check_free, together, write_text
 from fedsofim.methods._steps import steps_taken
 from fedsofim.recipes import Choices
 from fedsofim.simulation.environment import sums_by, versions
@@ -221,15 +222,25 @@ class Run:
 
         return Scale(self.plan.task.metric, self.metrics.baseline[self.plan.task.metric])
 
-    def save(self, folder: str | Path, *, force: bool = False) -> Path:
+    def save(
+        self, folder: str | Path, *, force: bool = False, also: Mapping[str, Callable[[Path], Any]] | None = None
+    ) -> Path:
         """The model (model.safetensors, model.json: fs.load_model reads them) and the run (result.json) in a folder.
 
-        Each file is whole or not at all, and what is there already is kept unless forced.
+        All files are written or none, and what is there already is kept unless forced.
+
+        Args:
+            folder: Where to.
+            force: Overwrite what is there already.
+            also: More files by name, each with what writes it, such as `{"curve.png": run.plot}`.
         """
-        folder = Path(folder)
+        folder = as_path("the folder", folder)
         check_free(folder, (*FILES, RESULT), force)
-        save_model(self.model, folder, force=force)
-        write_text(folder / RESULT, json.dumps(self.summary(), indent=2, default=str))
+        with together(folder) as part:
+            save_model(self.model, part)
+            write_text(part / RESULT, json.dumps(self.summary(), indent=2, default=str))
+            for name, draw in (also or {}).items():
+                draw(part / name)
         return folder
 
     def __repr__(self) -> str:
