@@ -76,14 +76,14 @@ def _ways(case, experiment, split, seed):
     grid = read_toml(HERE / case.file)["methods"][entry.label]["search"]
     same = {"budget": Budget(epsilon), "recipe": experiment.recipe, "seed": seed}
     untuned = fs.train(split, fs.make(entry.method, case.untuned) if case.untuned else None, **same)
-    yield "untuned", untuned.final_accuracy, "", ""
+    yield "untuned", untuned.accuracy, "", ""
     if case.untuned:
-        yield AUTOMATIC, fs.train(split, fs.make(entry.method), **same).final_accuracy, "", ""
+        yield AUTOMATIC, fs.train(split, fs.make(entry.method), **same).accuracy, "", ""
     scratch = Path(tempfile.mkdtemp()) / "trials.jsonl"
     winner = best(Tuning(experiment, search, held_out(split, search), Trials(scratch)), entry, epsilon, grid)
     chosen = fs.make(entry.method, settings_in(untuned.chosen, entry.method, winner.settings))
     run = fs.train(split, chosen, **same)
-    yield "plain tune, its search not counted", run.final_accuracy, winner.settings, ""
+    yield "plain tune, its search not counted", run.accuracy, winner.settings, ""
     job = planned_search(experiment, search, {entry.label: grid}, None)
     found = search_privately(job, search, HERE)
     yield "private tune", found.model.facts["result"]["final_accuracy"], found.settings, str(job.way)

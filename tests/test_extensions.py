@@ -43,14 +43,14 @@ def test_a_method_a_model_and_a_dataset_of_ones_own_train_together():
     method = fs.make(str(EXAMPLES / "heavyball.py"), settings)
     run = fs.train(split, method, fs.Budget(50.0), 60, recipe="paper", clip=1.0, model=curved)
     assert run.plan.releases == 180 and run.plan.epsilon == pytest.approx(50.0)
-    assert run.final_accuracy > 85
+    assert run.accuracy > 85
 
 
 def test_rings_are_the_same_every_time_and_no_line_tells_them_apart():
     one, two = fs.load(EXAMPLES / "rings.py"), fs.load(str(EXAMPLES / "rings.py"))
     assert np.array_equal(one.x_train, two.x_train)
     straight = fs.train(fs.split(one, 2, iid=True), fs.fedgd(), fs.NO_PRIVACY, 60, recipe="paper", clip=1.0)
-    assert straight.final_accuracy < 75
+    assert straight.accuracy < 75
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_a_model_file_that_has_changed_is_read_again(tmp_path):
 def test_what_goes_wrong_in_a_function_is_one_line_with_its_place(tmp_path, kind):
     name = write(tmp_path / "mine.py", "def mine():\n    x = 1\n    return x / 0\n")
     ask = {"method": fs.make, "model": make_model, "dataset": fs.load}[kind]
-    with pytest.raises(InputError, match=r"mine\.py: line 3: ZeroDivisionError: division by zero"):
+    with pytest.raises(InputError, match=r"mine\.py: line 3: ZeroDivisionError"):
         ask(name)
 
 
@@ -242,7 +242,7 @@ def test_a_setting_without_a_type_has_that_of_its_default(tmp_path):
 def test_an_entry_point_that_is_no_function(monkeypatch):
     offered = EntryPoint("odd", "fedsofim.methods:PUBLISHED", "fedsofim.methods")
     monkeypatch.setattr(extensions, "entry_points", lambda group: [offered] if group == "fedsofim.methods" else [])
-    with pytest.raises(InputError, match="expected a function that gives it"):
+    with pytest.raises(InputError, match="expected a function"):
         fs.make("odd")
 
 

@@ -95,7 +95,7 @@ def stretched(method: Method, factor: float) -> Method:
 def measured(split: Split, budget: fs.Budget, trust: Any, **how: Any) -> list[float]:
     """Test accuracies of five seeds."""
     runs = (fs.train(split, budget=budget, trust=trust, seed=seed, every=1000, **how) for seed in SEEDS)
-    return [round(run.final_accuracy, 3) for run in runs]
+    return [round(run.accuracy, 3) for run in runs]
 
 
 def cell(split: Split, budget: fs.Budget, trust: Any) -> dict[str, Any]:

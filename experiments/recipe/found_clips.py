@@ -61,7 +61,7 @@ def accuracy(split: Split, cell: Cell, epsilon: float, quantile: float | None, s
         how["model"] = fs.mlp((cell.hidden,))
     if cell.recipe == "auto":
         settings |= {"rho": 0.09, "beta": 0.8, "bias_correction": True, "weight_decay": 0.0}  # as the recipe has it
-    return fs.train(split, fs.fedsofim(**settings), fs.Budget(epsilon, 1e-5), 40, **how).final_accuracy
+    return fs.train(split, fs.fedsofim(**settings), fs.Budget(epsilon, 1e-5), 40, **how).accuracy
 
 
 def main(out: Path) -> None:

@@ -61,7 +61,7 @@ def measured(place: int, factor: float, seed: int) -> dict[str, Any]:
     return {
         "dataset": name, "training": training, "hidden": hidden, "epsilon": epsilon, "rounds": chosen.rounds,
         "noise": f"{run.plan.noise_std * numbers**0.5 / chosen.clip:.2g}", "factor": factor, "seed": seed,
-        "accuracy": round(run.final_accuracy, 2),
+        "accuracy": round(run.accuracy, 2),
     }  # fmt: skip
 
 

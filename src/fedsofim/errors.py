@@ -1,8 +1,10 @@
 """Errors a user is meant to read: what was wrong, what was expected, what to do."""
 
+import traceback
 from collections.abc import Iterable, Sized
 from difflib import get_close_matches
 from numbers import Integral, Real
+from pathlib import PurePath
 from typing import Any
 
 
@@ -58,6 +60,25 @@ def shown(value: Any) -> str:
 
 
 _SHORT = 80  # characters of a name, a path's end or a setting; a cell of a table may be longer, or not
+
+
+def raised(error: Exception) -> str:
+    """Describe an error that somebody else's function raised: its kind, its first line, and where it was raised.
+
+    Args:
+        error: What was raised, by a function that was given no records.
+
+    Returns:
+        Text such as `TypeError: unsupported operand (mine.py, line 12)`.
+    """
+    text = next(iter(str(error).strip().splitlines()), "")
+    own = [at for at in traceback.extract_tb(error.__traceback__) if not _from_a_library(at.filename)]
+    where = f" ({PurePath(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}{': ' if text else ''}{text[:200]}{where}"
+
+
+def _from_a_library(filename: str) -> bool:
+    return "site-packages" in filename or filename.startswith(str(PurePath(__file__).parent))
 
 
 def is_number(value: Any) -> bool:

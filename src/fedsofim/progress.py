@@ -6,6 +6,8 @@
 Whoever takes a `Progress` may always call it: where nobody looks it is `SILENT`, never None.
 """
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +33,24 @@ class _Bar(Progress):
 
     def at(self, done: float) -> None:
         self._bar.update(self._task, completed=done)
+
+
+_IN_A_CELL = "JPY_PARENT_PID"  # set for a command that a notebook's cell runs: !fedsofim compare ...
+
+
+class _Lines(Progress):
+    """A line for each quarter, where nothing can be written over: a notebook keeps every line that a command prints."""
+
+    shown = True
+
+    def __init__(self, label: str, total: float | None) -> None:
+        self._label, self._total, self._quarters = label, total, 0
+
+    def at(self, done: float) -> None:
+        quarters = int(4 * done / self._total) if self._total else 0
+        if quarters > self._quarters:
+            self._quarters = quarters
+            print(f"{self._label}: {min(25 * quarters, 100)} %", file=sys.stderr, flush=True)
 
 
 class _Cell(Progress):
@@ -82,6 +102,9 @@ def progress_bar(label: str, total: float | None, *, of_bytes: bool = False) -> 
     console = Console(stderr=True)
     if console.is_jupyter:
         yield from _in_notebook(label, total)
+        return
+    if console.is_terminal and _IN_A_CELL in os.environ:
+        yield _Lines(label, total)
         return
     if not console.is_terminal:
         yield SILENT

@@ -165,4 +165,4 @@ def test_a_sweep_is_the_same_run(monkeypatch):
     given = {"lr": 0.3, "clip_quantile": 0.5}
     swept = sweep.scores(DATA, "fedgd", [given], NO_PRIVACY, 3, seeds=(0,))
     run = fs.train(DATA, fs.fedgd(**given), NO_PRIVACY, 3, recipe="paper")
-    assert float(swept[0, 0]) == pytest.approx(run.final_accuracy, abs=1e-3)
+    assert float(swept[0, 0]) == pytest.approx(run.accuracy, abs=1e-3)

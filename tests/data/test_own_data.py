@@ -152,7 +152,7 @@ BAD_CSV = {
     "a,label\n1,x\n2,\n": "line 3 has no label",
     "a,label\n1,0\n2,NaN\n": "line 3 has no label",
     "a,label\n1,x\n2,y,3\n": "line 3 has 3 cells but the header has 2",
-    "a,label\n1,x\n2,x\n": r"one class only \('x'\)",
+    "a,label\n1,x\n2,x\n": "one class only",
     "a,label\n1,0\n2,0\n": "one class only",
     "a,label\n1,0.5\n2,1\n": "line 2 has another label",
     "a,a,label\n1,1,x\n": "'a' occurs more than once",

@@ -96,7 +96,7 @@ def test_with_its_key_gone_a_folder_begins_anew_and_says_so(one: Experiment, sma
     said = []
     (tmp_path / "runs.jsonl").write_bytes((out / "runs.jsonl").read_bytes())
     assert run_experiment(one, tmp_path, small.parent, Conduct(say=said.append)) == 1
-    assert KEY in said[0] and "1 rows are of other records" in said[0]
+    assert KEY in said[0] and "1 rows do not belong to these records" in said[0]
 
 
 @pytest.mark.parametrize("text", ["", "xyz", "00" * 31])

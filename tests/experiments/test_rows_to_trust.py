@@ -118,7 +118,7 @@ def test_other_records_under_the_same_name_are_said(finished):
         np.savez(finished / "toy.npz", **{k: v + 1 if k.startswith("x") else v for k, v in stored.items()})
     said: list[str] = []
     run_experiment(small(seeds=(0, 1)), finished / "out", finished, Conduct(say=said.append))
-    assert "2 rows are of other records under the same name" in said[-1]
+    assert "2 rows do not belong to these records" in said[-1]
 
 
 def test_ids_are_those_of_before():

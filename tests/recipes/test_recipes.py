@@ -196,13 +196,13 @@ def test_every_method_runs_in_the_recipes_preparation(digits, name: str):
     assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(run.params))
     assert run.plan.preparation == run.chosen.preparation != ()
     assert run.plan.epsilon == pytest.approx(10.0, rel=1e-9)
-    assert run.final_accuracy > 3 * majority
+    assert run.accuracy > 3 * majority
 
 
 @pytest.mark.slow
 def test_nothing_but_data_and_a_budget_is_needed(digits):
     run = train(digits, budget=Budget(5.0))
-    assert run.final_accuracy > 80
+    assert run.accuracy > 80
     summary = run.summary()
     assert summary["recipe"] == "auto" and summary["chosen"] == dict(run.chosen.why)
     assert run.plan.epsilon == pytest.approx(5.0, rel=1e-9)
@@ -242,4 +242,4 @@ def test_images_are_left_as_they_are():
     flat = Model(lambda key, shape, classes: jnp.zeros((36, classes), jnp.float32), loss, logits)
     run = train(split(data, 2, seed=0, iid=True), budget=Budget(50.0), model=flat, rounds=5)
     assert run.plan.preparation == () and run.plan.shape == (6, 6)
-    assert np.isfinite(run.final_accuracy)
+    assert np.isfinite(run.accuracy)

@@ -149,7 +149,7 @@ def test_every_seed_of_a_sweep_is_the_run_of_that_seed(name: str, noisy_task: Sp
     seeds, budget = (0, 1, 2, 3), Budget(0.1)
     swept = sweep.scores(noisy_task, name, [settings], budget, 2, seeds=seeds)[0]
     alone = [
-        train(noisy_task, make(name, settings), budget, 2, recipe="paper", seed=seed, every=2).final_accuracy
+        train(noisy_task, make(name, settings), budget, 2, recipe="paper", seed=seed, every=2).accuracy
         for seed in seeds
     ]
     np.testing.assert_allclose(swept, alone, atol=0.3)

@@ -135,7 +135,7 @@ def test_predictions_take_raw_records_and_agree_with_the_accuracy(digits):
     data = digits.dataset
     assert run.split is digits and len(run.plan.preparation) == 3
     guess = run.predict(data.x_test)
-    assert 100 * np.mean(guess == data.y_test) == pytest.approx(run.final_accuracy, abs=1e-3)
+    assert 100 * np.mean(guess == data.y_test) == pytest.approx(run.accuracy, abs=1e-3)
     assert np.array_equal(run.predict(data.x_test[:1]), guess[:1])  # a record by itself, and no other form
     assert run.prepared.steps == run.plan.preparation == run.chosen.preparation
 
@@ -146,7 +146,7 @@ def test_records_with_square_roots_beside_them_are_predicted_raw_too(toy):
     data = toy.dataset
     assert run.plan.shape == (10,) and run.params.shape == (11, 3)
     found = 100 * np.mean(run.predict(data.x_test) == data.y_test)
-    assert found == pytest.approx(run.final_accuracy, abs=1e-3)
+    assert found == pytest.approx(run.accuracy, abs=1e-3)
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_all_features_in_another_unit_change_nothing(digits, scale: float):
     scaled = mapped(digits, lambda x: (x * np.float32(scale)).astype(np.float32))
     one, other = (train(data, budget=Budget(3.0), rounds=20, every=20) for data in (digits, scaled))
     assert other.chosen == one.chosen
-    assert other.final_accuracy == one.final_accuracy
+    assert other.accuracy == one.accuracy
     np.testing.assert_allclose(other.params, one.params, rtol=1e-3, atol=1e-4)
 
 

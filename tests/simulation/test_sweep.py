@@ -104,7 +104,7 @@ def test_a_sweep_runs_the_settings_it_reports(name: str, given: dict[str, Any], 
     np.testing.assert_allclose(trace.accuracy, plain.trace.accuracy, atol=0.5)  # one of 240 records
     if name == "fedfc" or "bias_corrected" in given:  # whose start depends on settings, and a search makes its own
         final = sweep.score(data, name, [given], Budget(5.0), 3, seed=3)
-        assert final[0] == pytest.approx(plain.final_accuracy, abs=0.5)
+        assert final[0] == pytest.approx(plain.accuracy, abs=0.5)
 
 
 def test_a_number_that_enters_a_price_cannot_travel(data: Split):
@@ -163,7 +163,5 @@ def test_a_strangers_settings_are_compiled_in(data):
     fixed, numbers, values = sweep.divided(settings[0], heavyball)
     assert (fixed, numbers, len(values)) == ((("client_lr", 0.05), ("local_steps", 1)), (), 0)
     found = sweep.score(data, heavyball, settings, Budget(5.0), 3, seed=4)
-    alone = [
-        train(data, make(heavyball, given), Budget(5.0), 3, recipe="paper", seed=4).final_accuracy for given in settings
-    ]
+    alone = [train(data, make(heavyball, given), Budget(5.0), 3, recipe="paper", seed=4).accuracy for given in settings]
     np.testing.assert_allclose(found, alone, atol=1.0)

@@ -1,6 +1,7 @@
 """What was measured reaches whoever watches: a function, TensorBoard, MLflow, notebooks; and who a model serves."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ def watched():
 def test_every_evaluated_round_is_told(watched):
     run, seen = watched
     assert list(seen) == [5, 10, 13]
-    assert {t: m["accuracy"] for t, m in seen.items()} == run.accuracy
+    assert {t: m["accuracy"] for t, m in seen.items()} == {row["round"]: row["accuracy"] for row in run.history}
     assert seen[13]["loss"] == pytest.approx(float(run.trace.loss[-1]))
 
 
@@ -37,7 +38,9 @@ def test_tensorboard_reads_what_was_written(watched, tmp_path):
         for t, measured in watched[1].items():
             tell(t, measured)
     found = EventAccumulator(str(tmp_path)).Reload()
-    assert [(e.step, pytest.approx(e.value)) for e in found.Scalars("accuracy")] == list(watched[0].accuracy.items())
+    assert [(e.step, pytest.approx(e.value)) for e in found.Scalars("accuracy")] == [
+        (row["round"], row["accuracy"]) for row in watched[0].history
+    ]
     assert len(found.Scalars("loss")) == 3
 
 
@@ -57,7 +60,9 @@ def test_mlflow_reads_what_was_written(watched, tmp_path, monkeypatch):
         logged = [(m.key, m.value, m.step) for m in mlflow.MlflowClient().get_metric_history(number, "accuracy")]
     finally:
         mlflow.set_tracking_uri(None)
-    assert [(step, pytest.approx(value)) for _, value, step in logged] == list(watched[0].accuracy.items())
+    assert [(step, pytest.approx(value)) for _, value, step in logged] == [
+        (row["round"], row["accuracy"]) for row in watched[0].history
+    ]
 
 
 @pytest.mark.slow
@@ -66,8 +71,12 @@ def test_views_of_a_run_and_a_plan_are_short_and_show_no_record(watched):
     record = f"{run.split.dataset.x_train[0, 0]:.4f}"
     for text in (repr(run), run._repr_html_(), repr(run.plan), run.plan._repr_html_(), repr(run.model)):
         assert record not in text and "array(" not in text and len(text) < 3000
-    assert "epsilon" in run.plan._repr_html_() and f"{run.final_accuracy:.2f} %" in run._repr_html_()
+    assert "epsilon" in run.plan._repr_html_() and f"{run.accuracy:.2f} %" in run._repr_html_()
     assert run.figure()._repr_png_().startswith(b"\x89PNG")
+
+
+def _by_round(run: Any) -> list[tuple[int, float]]:
+    return [(row["round"], row["accuracy"]) for row in run.history]
 
 
 def test_a_notebooks_bar_is_written_over(monkeypatch):

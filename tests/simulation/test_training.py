@@ -18,10 +18,12 @@ from toy import make_toy
 def test_evaluated_rounds():
     data = make_toy()
     run = train(data, fedgd(lr=0.3), Budget(5.0), 13, recipe="paper", every=5)
-    assert list(run.accuracy) == [5, 10, 13]
-    assert run.final_accuracy == run.accuracy[13]
+    assert [row["round"] for row in run.history] == [5, 10, 13]
+    assert run.accuracy == run.final == run.history[-1]["accuracy"]
+    assert run.history.to_pandas().loc[13, "accuracy"] == run.accuracy
+    assert repr(run.history).splitlines()[0].split() == ["round", "accuracy", "loss"]
     guess = run.predict(data.dataset.x_test)
-    assert 100 * np.mean(guess == data.dataset.y_test) == pytest.approx(run.final_accuracy, abs=1e-3)
+    assert 100 * np.mean(guess == data.dataset.y_test) == pytest.approx(run.accuracy, abs=1e-3)
 
 
 @pytest.mark.slow
@@ -40,14 +42,14 @@ def test_a_strangers_method_is_calibrated_and_run(toy):
     )
     run = train(toy, method, Budget(30.0), 30, recipe="paper", clip=2.0)
     assert run.plan.epsilon == pytest.approx(30.0)
-    assert run.final_accuracy > 70
+    assert run.accuracy > 70
 
 
 @pytest.mark.slow
 def test_one_client_and_a_client_of_one_record():
     for sizes in ((50,), (1, 50), (1,) * 6):
         run = train(make_toy(sizes=sizes), fedgd(lr=0.1), Budget(5.0), 3, recipe="paper")
-        assert np.isfinite(run.final_accuracy)
+        assert np.isfinite(run.accuracy)
 
 
 @pytest.mark.slow

@@ -118,4 +118,4 @@ def test_train_says_each_clients_epsilon(tmp_path):
     assert "each client its own: epsilon 0.5 (1 client), 2 (1 client), 8 (1 client) at delta 1e-05" in text
     assert "each client its own" in str(run) and "each client its own" in run._repr_html_()
     mixed = fs.train(data, fs.fedavg(local_steps=2), fs.Budgets.of([0.5, 2, 8]), 3, recipe="paper")
-    assert np.isfinite(mixed.final_accuracy)
+    assert np.isfinite(mixed.accuracy)

@@ -93,8 +93,8 @@ def _features(label: str, *more: str) -> Choice:
 
 
 DATA: tuple[Choice, ...] = (
-    ("--dataset", "digits"),
     _features("three"),
+    ("--dataset", "digits"),
     (*_features("two"), "--task", "two-classes"),
     (*_features("one", "other"), "--label", "other", "--task", "labels"),
     (*_features("amount"), "--task", "numbers", "--target-range", "-9,9"),
@@ -122,7 +122,7 @@ RATES: tuple[Choice, ...] = (
 )  # fmt: skip
 UNITS: tuple[Choice, ...] = (
     (), ("--unit", "person", "--records-per-person", "2"), ("--unit", "client", "--records-per-person", "40"),
-    ("--unit", "person"), ("--unit", "record", "--records-per-person", "2"),
+    ("--unit", "person"),
 )  # fmt: skip
 OUTPUT: tuple[Choice, ...] = ((), ("--json",), ("--out", "OUT"), ("--json", "--out", "OUT"))
 
@@ -197,7 +197,7 @@ COMMANDS: Mapping[str, Mapping[str, Sequence[Choice]]] = {
         "sofim": ((), ("--rho", "5", "--beta", "0"), ("--eta", "1e3", "--bias-correction")),
     },
     "audit": {
-        "json": (("--trials", "20"), ("--trials", "20", "--json"), ("--trials", "20", "--out", "OUT", "--json")),
+        "json": (("--trials", "100"), ("--trials", "100", "--json"), ("--trials", "100", "--out", "OUT")),
         "method": ((), *METHODS),
         "how": ((), ("--one-run",), ("--own-server",), ("--broken", "list")),
         "size": (("--rounds", "1"), ("--rounds", "2", "--records", "3", "--features", "2")),
@@ -306,6 +306,7 @@ def _combination(command: str, chosen: Mapping[str, Choice]) -> Combination:
 def judge(combination: Combination, out: Path, judged: Judged) -> None:
     """Run one combination in the folder of its files; `out` is where it may save, and is emptied."""
     shutil.rmtree(out, ignore_errors=True)
+    out.unlink(missing_ok=True)
     for file in out.parent.glob(f"{out.name}.*"):
         file.unlink()
     words = [word.replace("OUT", str(out)) if word.startswith("OUT") else word for word in combination.words]
@@ -325,9 +326,9 @@ def _problem(done: Done, words: Sequence[str], out: Path) -> str | None:
     said = done.stdout + done.stderr
     if "Traceback" in said or "Warning:" in said:
         return said.strip()[-700:]
-    if done.returncode not in (0, 2):
+    if done.returncode not in (0, 1, 2):
         return f"exit code {done.returncode}: {done.stderr[-300:]}"
-    if done.returncode == 2 and not re.search(r"^(error:|Error:|Usage:|╭)", done.stderr, re.MULTILINE):
+    if done.returncode and not re.search(r"^(error:|Error:|Usage:|╭)", done.stderr, re.MULTILINE):
         return f"refused without a reason: {done.stderr[-300:]!r}"
     if "--json" in words:
         return _json_problem(done)
@@ -354,7 +355,8 @@ def _folder_problem(words: Sequence[str], out: Path) -> str | None:
     """A model that was saved can be loaded."""
     if not (out / "model.json").exists():
         return None
-    json.loads((out / "result.json").read_text(), parse_constant=_no_constant)
+    if (out / "result.json").exists():
+        json.loads((out / "result.json").read_text(), parse_constant=_no_constant)
     own = next((w for w in words if w.endswith("two_layers.py")), None)
     load_model(out, model=own)
     return None

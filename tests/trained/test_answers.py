@@ -57,7 +57,7 @@ def test_its_card_and_result_tell_a_constant_answer_beside_every_measure(run, sa
     assert beside and "constant answer" in run._repr_html_() and "after 5 rounds" in str(run)
     if saved.task.metric == "rmse":
         with pytest.raises(InputError, match="have no accuracy"):
-            _ = run.final_accuracy
+            _ = run.accuracy
 
 
 def test_a_table_of_new_records_is_answered_column_by_column(saved, kind, tmp_path):

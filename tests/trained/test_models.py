@@ -45,8 +45,8 @@ def saved(run, tmp_path_factory) -> Trained:
 def test_a_saved_model_predicts_what_the_run_did(run, saved):
     x, y = run.split.dataset.x_test, run.split.dataset.y_test
     assert np.array_equal(saved.predict(x), np.array(["no", "yes"])[run.predict(x)])
-    assert 100 * np.mean(saved.predict(x) == np.array(["no", "yes"])[y]) == pytest.approx(run.final_accuracy, abs=1e-3)
-    assert run.final_accuracy > 75 or not run.prepared.steps
+    assert 100 * np.mean(saved.predict(x) == np.array(["no", "yes"])[y]) == pytest.approx(run.accuracy, abs=1e-3)
+    assert run.accuracy > 75 or not run.prepared.steps
     np.testing.assert_allclose(saved.predict_proba(x).sum(axis=1), 1)
 
 
@@ -73,7 +73,7 @@ def test_scikit_learn_is_the_same(saved, run):
 
     x, estimator = run.split.dataset.x_test, saved.to_sklearn()
     y = np.array(["no", "yes"])[run.split.dataset.y_test]
-    assert 100 * get_scorer("accuracy")(estimator, x, y) == pytest.approx(run.final_accuracy, abs=1e-3)
+    assert 100 * get_scorer("accuracy")(estimator, x, y) == pytest.approx(run.accuracy, abs=1e-3)
     assert get_scorer("neg_log_loss")(estimator, x, y) < 0
     again = pickle.loads(pickle.dumps(estimator))
     assert np.array_equal(again.predict_proba(x), estimator.predict_proba(x))
@@ -125,7 +125,7 @@ def test_public_statistics_go_along(tmp_path):
     run = fs.train(dealt, fs.fedgd(), fs.Budget(50), 5, recipe="paper")
     model = load_model(run.save(tmp_path / "m"))
     truth = np.array(["no", "yes"])[data.y_test]
-    assert 100 * np.mean(model.predict(data.x_test) == truth) == pytest.approx(run.final_accuracy, abs=1e-3)
+    assert 100 * np.mean(model.predict(data.x_test) == truth) == pytest.approx(run.accuracy, abs=1e-3)
     runtime = pytest.importorskip("onnxruntime")
     session = runtime.InferenceSession(model.to_onnx(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     assert session.run(["label"], {"features": data.x_test})[0].tolist() == model.predict(data.x_test).tolist()

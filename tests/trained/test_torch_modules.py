@@ -26,7 +26,7 @@ def digits() -> fs.Run:
 def test_it_learns_digits_under_epsilon_5(digits: fs.Run):
     assert digits.plan.epsilon == pytest.approx(5.0)
     assert digits.plan.releases == 40
-    assert digits.final_accuracy > 87
+    assert digits.accuracy > 87
 
 
 @pytest.mark.slow

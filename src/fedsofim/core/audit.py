@@ -28,7 +28,7 @@ from fedsofim.core.release import auditing, dp_release
 from fedsofim.core.sealed import check_width
 from fedsofim.core.site import Site, per_record
 from fedsofim.core.walk import KEY, RECORDS, REMEDY, Walk
-from fedsofim.errors import InputError, Refused
+from fedsofim.errors import InputError, Refused, raised
 
 
 @jax.tree_util.register_dataclass
@@ -139,7 +139,7 @@ def _traced(program: Callable, inputs: Inputs) -> tuple[ClosedJaxpr, Any]:
         ) from error
     except NameError as error:
         if "axis name" not in str(error):
-            raise
+            raise InputError(f"the client's program cannot be traced: {raised(error)}") from error
         raise Refused(
             "the program takes a mean or sum over an axis of records by name, as batch normalisation does: a record "
             "would then count in other records' gradients, beyond the clip. Normalise each record by itself (layer or "
@@ -149,11 +149,13 @@ def _traced(program: Callable, inputs: Inputs) -> tuple[ClosedJaxpr, Any]:
         raise
     except NotImplementedError as error:
         if dp_release.name not in str(error):
-            raise
+            raise InputError(f"the client's program cannot be traced: {raised(error)}") from error
         raise Refused(
             "a release is differentiated or transposed, which has no meaning for a noisy sum; release first, and "
             "compute with what came out"
         ) from error
+    except Exception as error:  # whatever the method's or the model's own code raises
+        raise InputError(f"the client's program cannot be traced: {raised(error)}") from error
 
 
 def check_takes(who: str, function: Callable, *names: str) -> None:

@@ -17,6 +17,11 @@ from fedsofim.errors import InputError, shown
 REST = "rest"  # in the short form: all other clients, at the common epsilon
 
 
+def _kind(budget: Any) -> str:
+    """What stands in place of a budget, by its type: a list may hold anything."""
+    return repr(budget) if isinstance(budget, Budget) else f"a {type(budget).__name__}"
+
+
 @dataclass(frozen=True)
 class Budgets:
     """A budget for each client, in the order of the clients.
@@ -33,7 +38,7 @@ class Budgets:
         for i, budget in enumerate(given):
             if not isinstance(budget, Budget) or not budget.private:
                 raise InputError(
-                    f"the budget of client {i} is a {type(budget).__name__}; expected fs.Budget(epsilon, delta) "
+                    f"the budget of client {i} is {_kind(budget)}; expected fs.Budget(epsilon, delta) "
                     "with noise for every client. A run without noise has no budgets at all: fs.NO_PRIVACY"
                 )
         if not given:

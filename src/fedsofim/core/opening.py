@@ -25,6 +25,18 @@ from fedsofim.core.release import dp_release
 from fedsofim.core.site import own_site
 from fedsofim.errors import Refused
 
+_ENDLESS = (
+    "mapped over records it runs until the slowest of them has converged, so one record would decide for the others. "
+)
+#: What to use in place of an operation that is refused.
+INSTEAD = {
+    "random_gamma": _ENDLESS + "Draw with jax.random.normal, uniform, bernoulli or categorical",
+    "igamma": _ENDLESS + "Use a polynomial or a table of values",
+    "igammac": _ENDLESS + "Use a polynomial or a table of values",
+    "regularized_incomplete_beta": _ENDLESS + "Use a polynomial or a table of values",
+    "reduce": "use jnp.sum, jnp.max and the like, whose meaning is fixed, in place of jax.lax.reduce with a function",
+}
+
 HELD = {Rule.SCAN: ("jaxpr",), Rule.WHILE: ("cond_jaxpr", "body_jaxpr"), Rule.COND: ("branches",)}
 
 
@@ -129,8 +141,8 @@ def _known(eqn: Any) -> Rule:
         )
     if rule is None:
         raise Refused(
-            f"'{name}' is not an operation that the audit knows, so what it does with records cannot be told; write it "
-            "with jax.numpy and jax.lax (what is known: fedsofim/core/primitives.py)"
+            f"'{name}' is not an operation that the audit knows, so what it does with records cannot be told; "
+            + INSTEAD.get(name, "write it with jax.numpy and jax.lax (what is known: fedsofim/core/primitives.py)")
         )
     for atom in (*eqn.invars, *eqn.outvars):
         if jnp.issubdtype(atom.aval.dtype, jax.dtypes.prng_key) and not is_own_key(atom.aval.dtype):

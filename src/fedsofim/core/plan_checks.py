@@ -1,18 +1,19 @@
 """What is asked of a plan, checked before anything is read: an error says what was wrong and what is expected."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from fedsofim.core.audit import Program
 from fedsofim.core.budget import Budget
-from fedsofim.core.budgets import Budgets
+from fedsofim.core.budgets import AnyBudget, Budgets
 from fedsofim.core.method import Method
 from fedsofim.core.participation import check_participants
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.programs import made_by_all
 from fedsofim.core.site import check_clip, check_sample
 from fedsofim.core.weights import Weights
-from fedsofim.errors import InputError, Refused, expect_whole, is_whole, one_of, shown
+from fedsofim.errors import DataWarning, InputError, Refused, expect_whole, is_whole, one_of, shown
 from fedsofim.protection import check_unit
 
 Trust = Literal["local", "secure-sum"]
@@ -100,6 +101,30 @@ def check_budget(budget: Any) -> None:
         raise InputError(
             f"the budget is {shown(budget)}; expected fs.Budget(epsilon, delta), fs.Budgets([...]) with one for each "
             "client, or fs.NO_PRIVACY to train without noise"
+        )
+
+
+#: Above this epsilon the bound on an attacker's odds, e^epsilon, is far beyond what any attacker can gain.
+LOOSE = 100.0
+
+
+def warn_of_loose(budget: AnyBudget, records: int) -> None:
+    """Warn of a budget that promises next to nothing for so many records, or other units of protection."""
+    if not budget.private:
+        return
+    if budget.delta * records >= 1:
+        warnings.warn(
+            f"delta is {budget.delta:g} for {records} records: publishing some of them outright would satisfy it. "
+            f"Choose a delta well below 1/records ({1 / records:.0e})",
+            DataWarning,
+            stacklevel=3,
+        )
+    if budget.epsilon > LOOSE:
+        warnings.warn(
+            f"epsilon is {budget.epsilon:g}, a bound that promises nothing in practice. Choose 10 or less, or say "
+            "NO_PRIVACY (--epsilon no-privacy)",
+            DataWarning,
+            stacklevel=3,
         )
 
 

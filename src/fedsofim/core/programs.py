@@ -25,7 +25,7 @@ from fedsofim.core.preparation import Centred, ColumnScales, Step, UnitNorm, Whi
 from fedsofim.core.records import Records
 from fedsofim.core.second_opinion import confirm
 from fedsofim.core.site import MAX_SITES
-from fedsofim.errors import InputError, Refused, shown
+from fedsofim.errors import InputError, Refused, raised, shown
 from fedsofim.tasks import Task
 
 MOST_RELEASES = 10**9  # of one program at a time: whoever wants fewer says so
@@ -86,6 +86,7 @@ def _audited(
     _check_functions(method, model)
     check_preparation(preparation)
     inputs = input_shapes(method, model, public, preparation)
+    _check_loss(model, inputs, units)
     facts = public.facts(preparation, is_linear(model))
     once = replace(inputs, state=(), memory=())
     clients: dict[Phase, tuple[Callable, Inputs]] = {}
@@ -165,6 +166,25 @@ def _check_functions(method: Method, model: Model) -> None:
     check_takes("the model's init", model.init, "key", "shape", "classes")
     check_takes("the model's loss", model.loss, "params", "x", "y")
     check_takes("the model's logits", model.logits, "params", "x")
+
+
+def _check_loss(model: Model, inputs: Inputs, units: bool) -> None:
+    """The loss of one record is one number; else there is no gradient of it."""
+    x, y = (jax.ShapeDtypeStruct(a.shape[2 + units :], a.dtype) for a in (inputs.records.x, inputs.records.y))
+    try:
+        found = jax.eval_shape(model.loss, inputs.params, x, y)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the model's own code raises
+        raise InputError(
+            f"the model's loss fails for one record with features of shape {x.shape} and an answer of type {y.dtype} "
+            f"and shape {y.shape}: {raised(error)}. A model that leaves its loss to the task has Model(outputs=...)"
+        ) from error
+    if getattr(found, "shape", None) != ():
+        raise InputError(
+            f"the model's loss of one record is {shown(found)}; expected one number. A model that leaves its loss to "
+            "the task has Model(outputs=...)"
+        )
 
 
 #: The library's own steps of a preparation: there are no others.

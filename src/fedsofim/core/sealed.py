@@ -19,7 +19,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from fedsofim.core.isolation import call_apart, settings
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
 from fedsofim.core.opening import opened
-from fedsofim.errors import InputError, Refused
+from fedsofim.errors import InputError, Refused, raised
 
 if TYPE_CHECKING:
     from fedsofim.core.method import Method
@@ -115,6 +115,11 @@ def _traced(function: Callable[..., Any], tree: Any, kinds: tuple) -> _Program:
         closed, shapes = jax.make_jaxpr(opened(of_arrays), return_shape=True)(*specs)
     except jax.errors.UnexpectedTracerError as error:
         raise Refused(_ESCAPED) from error
+    except InputError:
+        raise
+    except Exception as error:  # whatever the method's or the model's own code raises
+        name = getattr(function, "__name__", type(function).__name__)
+        raise InputError(f"the function {name} cannot be traced: {raised(error)}") from error
     check_values(closed)
     return _Program(closed, jax.tree.structure(shapes))
 

@@ -137,7 +137,7 @@ def _numbered(name: str, labels: dict[str, np.ndarray]) -> tuple[dict[str, np.nd
     known = np.unique(train)
     _check_classes(name, train, known)
     if len(known) < 2:
-        raise InputError(f"{name}: one class only ('{train[0]}'); a classifier needs two or more")
+        raise InputError(f"{name}: one class only; a classifier needs two or more")
     numbers = all(part.dtype.kind == "i" for part in labels.values())
     if numbers and known[0] == 0 and known[-1] < 2 * len(known):
         return labels, {}

@@ -143,6 +143,11 @@ def split(
 def _checked_iid(data: Dataset, alpha: float | None, iid: bool | None) -> bool:
     """Dirichlet's proportions are over classes: whatever has none is dealt evenly."""
     if data.task.by_class:
+        if iid and alpha is not None:
+            raise InputError(
+                "alpha is for dealing by Dirichlet, and the records are dealt evenly; leave out alpha (--alpha), or "
+                "iid=True (--partition iid)"
+            )
         return bool(iid)
     if alpha is not None or iid is False:
         raise InputError(

@@ -24,6 +24,7 @@ from fedsofim.files import as_path, check_free, together, write_text
 from fedsofim.methods._steps import steps_taken
 from fedsofim.recipes import Choices
 from fedsofim.simulation.environment import sums_by, versions
+from fedsofim.simulation.history import History
 from fedsofim.simulation.metrics import Metrics, metrics_of
 from fedsofim.simulation.simulator import Trace
 from fedsofim.trained.card import OF_ENTROPY, SEEDED
@@ -50,29 +51,24 @@ class Run:
     state: Any = ()  # the server's, after the last round
 
     @property
-    def score(self) -> dict[int, float]:
-        """The task's one number after each evaluated round: accuracy in percent, or RMSE in the answer's units."""
-        return {int(t): float(a) for t, a in zip(self.trace.rounds, self.trace.score, strict=True)}
+    def history(self) -> History:
+        """What was measured after each evaluated round, as a table."""
+        return History(self.plan.task.metric, self.trace)
 
     @property
     def final(self) -> float:
-        """That number after the last round."""
+        """The task's one number after the last round: accuracy in percent, or RMSE in the answer's units."""
         return float(self.trace.score[-1])
 
     @property
-    def accuracy(self) -> dict[int, float]:
-        """Test accuracy in percent after each evaluated round."""
-        self._expect_accuracy()
-        return self.score
-
-    @property
-    def final_accuracy(self) -> float:
+    def accuracy(self) -> float:
+        """Test accuracy in percent after the last round; by round it is in `history`."""
         self._expect_accuracy()
         return self.final
 
     def _expect_accuracy(self) -> None:
         if self.plan.task.metric != "accuracy":
-            raise InputError(f"{self.plan.task.kind} have no accuracy; run.final and run.score are the RMSE")
+            raise InputError(f"{self.plan.task.kind} have no accuracy; run.final is the RMSE, run.history by round")
 
     @property
     def ledger(self) -> tuple[Charge, ...]:
@@ -175,13 +171,16 @@ class Run:
 
     def _by_round(self) -> dict[str, Any]:
         """The task's one number under its name: final_accuracy, accuracy_by_round, or final_rmse, rmse_by_round."""
-        metric, rounded = self.plan.task.metric, {str(t): round(a, 4) for t, a in self.score.items()}
+        metric = self.plan.task.metric
+        rounded = {str(row["round"]): round(row[metric], 4) for row in self.history}
         return {f"final_{metric}": round(self.final, 4), f"{metric}_by_round": rounded}
 
     def summary(self) -> dict[str, Any]:
         """The run as plain data: what `--json` prints."""
         p, data = self.plan, self.split.dataset
-        tens = {str(t): round(a, 4) for t, a in self.score.items() if t % 10 == 0 or t == p.rounds}
+        metric = data.task.metric
+        measured = ((row["round"], row[metric]) for row in self.history)
+        tens = {str(t): round(a, 4) for t, a in measured if t % 10 == 0 or t == p.rounds}
         return {
             "method": p.method.name,
             "settings": dict(p.method.settings),
@@ -198,7 +197,7 @@ class Run:
             "seed": self.seed,
             "preparation": [str(step) for step in p.preparation],
             **privacy_summary(p),
-            data.task.metric: tens,
+            metric: tens,
             **self._by_round(),
             **self.metrics.summary(),
             "seconds": round(self.seconds, 3),

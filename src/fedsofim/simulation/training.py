@@ -14,7 +14,7 @@ from fedsofim.core.keys import key_of
 from fedsofim.core.method import Method
 from fedsofim.core.models import Model, for_task, is_linear, linear
 from fedsofim.core.plan import Plan, Trust, Weights, make_plan
-from fedsofim.core.plan_checks import check_budget
+from fedsofim.core.plan_checks import check_budget, warn_of_loose
 from fedsofim.core.preparation import Step
 from fedsofim.core.queries import SoftmaxGradient
 from fedsofim.data.dataset import Dataset
@@ -122,6 +122,7 @@ def planned(
     """The priced plan of a run, and what the recipe chose for it."""
     check_kinds(split, given.method, given.model)
     check_budget(budget)
+    warn_of_loose(budget, sum(split.units))
     one_of("trust", trust, get_args(Trust))
     check_model(given.model, split.dataset.task)
     chosen = choices_for(split, budget, recipe=recipe, trust=trust, model=given.model, min_clients=min_clients,

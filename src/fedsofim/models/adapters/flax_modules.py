@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from fedsofim.core.models import Model
-from fedsofim.errors import Refused
+from fedsofim.errors import InputError, Refused
 from fedsofim.models._network import network
 from fedsofim.models.adapters import BATCH_STATISTICS, DROPOUT, checked, missing, taken
 
@@ -17,6 +17,11 @@ except ImportError:
 
 def model_of(module: Any) -> Model:
     """nnx.Param is learned, as a nested dict by the module's own names; all other state stays as it is."""
+    if _is_linen(module):
+        raise InputError(
+            "the module is one of flax.linen; expected flax.nnx. Wrap it: nnx.bridge.ToNNX(module, rngs=nnx.Rngs(0))"
+            ".lazy_init(one record), or write it with nnx"
+        )
     first = checked(
         module, "an nnx.Module, or a function of nnx.Rngs that makes one", nnx.Module, lambda: _made(module)
     )
@@ -37,6 +42,12 @@ def model_of(module: Any) -> Model:
         return whole(params)(x[None])[0]
 
     return network(init, outputs, fixed=rest)._replace(name="from_flax", takes=taken(given), module=whole)
+
+
+def _is_linen(module: Any) -> bool:
+    """Is it a module of flax's older interface, or a class of them?"""
+    kind = module if isinstance(module, type) else type(module)
+    return any(base.__module__.startswith("flax.linen") for base in kind.__mro__)
 
 
 def _made(module: Any) -> Any:

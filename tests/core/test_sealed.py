@@ -1,0 +1,278 @@
+"""A method's and a model's functions never run where records are: they are traced apart, and only the program runs."""
+
+import gc
+import sys
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.core import Tracer
+
+import fedsofim as fs
+from fedsofim.core.isolation import call_apart
+from fedsofim.core.sealed import Sealed
+from fedsofim.simulation import sweep
+from toy import make_toy
+
+TOY = make_toy()
+FOUND: list[Any] = []
+
+
+def look_around(*given: Any) -> None:
+    """Collect every array that can be reached from the frames above, and tell on which thread this was called."""
+    FOUND.append(threading.current_thread())
+    frame: Any = sys._getframe()
+    while frame is not None:
+        for value in list(frame.f_locals.values()):
+            FOUND.extend(_arrays(value))
+        frame = frame.f_back
+    for value in jax.tree.leaves(given):
+        trace = getattr(getattr(value, "_trace", None), "frame", None)
+        FOUND.extend(_arrays(list(getattr(trace, "constvar_to_val", {}).values())))
+
+
+def _arrays(value: Any, depth: int = 3) -> list[Any]:
+    """Arrays of the size of the records, in a value or what it holds."""
+    if isinstance(value, np.ndarray | jax.Array) or hasattr(value, "aval"):
+        return [value] if np.size(value) >= TOY.dataset.x_train.size else []
+    if depth == 0 or isinstance(value, str | bytes | type):
+        return []
+    inside = list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list | tuple) else []
+    inside += [getattr(value, name, None) for name in ("dataset", "x_train", "records", "x", "split", "__dict__")]
+    return [a for v in inside if v is not None for a in _arrays(v, depth - 1)]
+
+
+def _client(door, params, state, memory):
+    return door.gradient(params) / door.size, memory
+
+
+def _method(**change: Any) -> fs.Method:
+    plain = fs.Method("prying", _client, lambda mean, state, params, facts: (params - 0.1 * mean, state))
+    return plain._replace(**change)
+
+
+def _prying_client(door, params, state, memory):
+    look_around(params)
+    return _client(door, params, state, memory)
+
+
+def _prying_server(mean, state, params, facts):
+    look_around(mean, state, params)
+    return params - 0.1 * mean, state
+
+
+def _prying_init(params):
+    look_around(params)
+    return params * 0
+
+
+def _prying_memory(params):
+    look_around(params)
+    return params * 0
+
+
+def _prying_setup(mean, state):
+    look_around(mean, state)
+    return state
+
+
+def _prying_model(**which: bool) -> fs.Model:
+    head = fs.softmax_head()
+
+    def init(key, shape, classes):
+        if which.get("init"):
+            look_around(key)
+        return head.init(key, shape, classes)
+
+    def logits(params, x):
+        if which.get("logits"):
+            look_around(params)
+        return head.logits(params, x)
+
+    return fs.Model(init, head.loss, logits)
+
+
+PRYING: dict[str, tuple[fs.Method, fs.Model | None]] = {
+    "client": (_method(client=_prying_client), None),
+    "server": (_method(server=_prying_server), None),
+    "init": (_method(init=_prying_init), None),
+    "memory": (_method(memory=_prying_memory), None),
+    "setup": (_method(setup=fs.Setup(lambda door, params: door.gradient(params, share=0.1), _prying_setup)), None),
+    "model's init": (_method(), _prying_model(init=True)),
+    "model's logits": (_method(), _prying_model(logits=True)),
+    "adaptive clip": (fs.adaptive_clip(fs.Method("prying", fs.OneGradient(), _prying_server)), None),
+}
+
+
+@pytest.mark.parametrize("what", PRYING)
+def test_no_function_of_a_method_or_model_runs_within_reach_of_records(what: str):
+    method, model = PRYING[what]
+    FOUND.clear()
+    run = fs.train(TOY, method, fs.Budget(1), 2, recipe="paper", model=model)
+    _ = run.summary(), run.predict(TOY.dataset.x_test), run.steps
+    threads = {found for found in FOUND if isinstance(found, threading.Thread)}
+    assert threads and threading.current_thread() not in threads
+    arrays = [found for found in FOUND if not isinstance(found, threading.Thread)]
+    if what == "client":  # its door holds what the audit traces it with: shapes, without a value
+        arrays = [a for a in arrays if not isinstance(a, Tracer)]
+    assert [type(a) for a in arrays] == []
+
+
+def test_no_function_runs_within_reach_of_records_in_a_sweep(tmp_path, monkeypatch):
+    (tmp_path / "prying.py").write_text(
+        "from fedsofim import Method, OneGradient\nfrom test_sealed import look_around\n\n"
+        "def prying() -> Method:\n"
+        "    def server(mean, state, params, facts):\n        look_around(mean)\n"
+        "        return params - 0.1 * mean, state\n"
+        "    return Method('prying', OneGradient(), server)\n"
+    )
+    monkeypatch.setitem(sys.modules, "test_sealed", sys.modules[__name__])
+    FOUND.clear()
+    found = sweep.score(TOY, str(tmp_path / "prying.py"), [{}], fs.Budget(1), 2)
+    assert np.isfinite(found).all()
+    assert FOUND and not [f for f in FOUND if not isinstance(f, threading.Thread)]
+
+
+def test_what_a_prying_server_saw_does_not_reach_the_model():
+    def by_frame(mean, state, params, facts):
+        frame: Any = sys._getframe()
+        while frame is not None:
+            if hasattr(held := frame.f_locals.get("cohort"), "records"):
+                return params.at[:5, 0].set(held.records.x[0, 0]), state
+            if hasattr(held := frame.f_locals.get("split"), "dataset"):
+                return params.at[:5, 0].set(held.dataset.x_train[0]), state
+            frame = frame.f_back
+        return params, state
+
+    run = fs.train(TOY, _method(server=by_frame), fs.Budget(1), 2, recipe="paper")
+    assert not any(np.allclose(np.asarray(run.params)[:5, 0], row) for row in TOY.dataset.x_train)
+
+
+def test_a_client_that_keeps_its_tracers_for_the_server_is_refused():
+    kept: list[Any] = []
+
+    def client(door, params, state, memory):
+        kept.append(door._records.x)
+        return _client(door, params, state, memory)
+
+    def server(mean, state, params, facts):
+        return params + (kept[0][0, 0, 0] if kept else 0.0), state
+
+    with pytest.raises(fs.Refused, match="kept and used"):
+        fs.train(TOY, _method(client=client, server=server), fs.Budget(1), 2, recipe="paper")
+
+
+@pytest.mark.parametrize("call", ["pure_callback", "io_callback", "debug"])
+def test_a_server_that_calls_back_into_python_is_refused(call: str):
+    def server(mean, state, params, facts):
+        if call == "debug":
+            jax.debug.print("{}", mean)
+        elif call == "io_callback":
+            jax.experimental.io_callback(lambda a: None, None, mean)
+        else:
+            mean = jax.pure_callback(lambda a: a, jax.ShapeDtypeStruct(mean.shape, mean.dtype), mean)
+        return params - 0.1 * mean, state
+
+    with pytest.raises(fs.Refused, match=r"callback|print"):
+        fs.train(TOY, _method(server=server), fs.Budget(1), 2, recipe="paper")
+
+
+def test_a_primitive_of_ones_own_in_the_server_is_refused():
+    from jax.extend.core import Primitive
+
+    mine = Primitive("add")  # the name of a known one
+    mine.def_abstract_eval(lambda a: a)
+    mine.def_impl(lambda a: a)
+
+    def server(mean, state, params, facts):
+        return params - 0.1 * mine.bind(mean), state
+
+    with pytest.raises(fs.Refused, match="not an operation that the audit knows"):
+        fs.train(TOY, _method(server=server), fs.Budget(1), 2, recipe="paper")
+
+
+def test_a_sealed_function_computes_what_the_function_does_and_is_traced_once():
+    calls = []
+
+    def add(a, b, times):
+        calls.append(type(a))
+        return {"sum": a + times * b, "same": a}
+
+    one, two = Sealed(add), Sealed(add)
+    assert one == two and hash(one) == hash(two)
+    for _ in range(2):
+        found = one(np.float32(1), jnp.ones(3, jnp.float32), 2)
+        assert found["sum"].tolist() == [3, 3, 3] and found["same"] == 1
+    assert len(calls) == 1
+    assert two(np.float32(1), jnp.ones(3, jnp.float32), 3)["sum"].tolist() == [
+        4,
+        4,
+        4,
+    ]
+    assert len(calls) == 2
+
+
+def test_it_works_under_jit_vmap_and_settings_of_the_caller():
+    square = Sealed(lambda x: x * x)
+    assert jax.jit(jax.vmap(square))(jnp.arange(3.0)).tolist() == [0, 1, 4]
+    wide = Sealed(lambda: jnp.arange(2.0))
+    with jax.enable_x64(False):
+        assert wide().dtype == jnp.float32
+    with jax.enable_x64(True):
+        assert wide().dtype == jnp.float64
+
+
+def test_what_a_function_raises_is_told_with_its_line():
+    def broken(x):
+        raise KeyError("no such thing")
+
+    with pytest.raises(fs.InputError, match=r"broken cannot be traced: KeyError: 'no such thing' \(test_sealed"):
+        Sealed(broken)(jnp.ones(2))
+
+
+def test_a_call_apart_gives_and_raises_what_the_function_does():
+    assert call_apart(sorted, [2, 1], reverse=True) == [2, 1]
+    with pytest.raises(ZeroDivisionError):
+        call_apart(lambda: 1 / 0)
+    before = threading.active_count()
+    gc.collect()
+    assert threading.active_count() <= before
+
+
+def test_64_bit_numbers_in_a_32_bit_process_are_refused():
+    def client(door, params, state, memory):
+        with jax.enable_x64(True):
+            door.sum(lambda x, y: x.astype(jnp.float64), clip=1.0)
+        return params * 0, memory
+
+    def server(mean, state, params, facts):
+        with jax.enable_x64(True):
+            return (params.astype(jnp.float64) + 1).astype(params.dtype), state
+
+    with jax.enable_x64(False):
+        for wide in ({"client": client}, {"server": server}):
+            with pytest.raises(fs.Refused, match="computes in float64 while JAX computes in 32 bits"):
+                fs.train(TOY, _method(**wide), fs.Budget(1), 2, recipe="paper")
+
+
+STATES: dict[str, tuple[Any, Any]] = {
+    "bare array": (lambda p: jnp.zeros(3), lambda s, m: s + 1),
+    "scalar": (lambda p: jnp.float32(0), lambda s, m: s + 1),
+    "Python number": (lambda p: 0, lambda s, m: s + 1),
+    "None": (lambda p: None, lambda s, m: None),
+    "nested": (lambda p: {"a": [p, ()], "b": None}, lambda s, m: {"a": [m, ()], "b": None}),
+    "empty dict": (lambda p: {}, lambda s, m: {}),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_of_any_form_is_carried_saved_and_shown(state: str, tmp_path):
+    init, after = STATES[state]
+    method = _method(init=init, server=lambda mean, s, params, facts: (params - 0.1 * mean, after(s, mean)))
+    run = fs.train(TOY, method, fs.Budget(1), 2, recipe="paper")
+    assert run.steps == {} and run.summary()["steps"] == {}
+    run.save(tmp_path / "m")
+    assert fs.load_model(tmp_path / "m").predict(TOY.dataset.x_test).shape == (60,)
