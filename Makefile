@@ -54,9 +54,11 @@ format: $(FULL)
 bench: $(FULL)
 	$(BIN)/python benchmarks/run.py
 
-# 20,000 client programs, judged by running them (docs/fuzzing.md); a quarter of an hour, goes on where it was
+# 20,000 client programs, judged by running them (docs/fuzzing.md), a quarter of an hour, goes on where it was; then 5,000
+# combinations of the commands' options, an hour
 fuzz: $(FULL)
 	$(BIN)/python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz --page
+	$(BIN)/python scripts/fuzz_commands.py --draws 5000 --seed 0
 
 # bugs planted in core/ and deploy/, and whether the tests notice (docs/mutation.md); an hour or two, goes on where it was
 mutate: $(FULL)

@@ -9,47 +9,16 @@ from opacus.utils.fast_gradient_clipping_utils import (  # pyright: ignore[repor
     DPLossFastGradientClipping,
 )
 from torch import nn  # pyright: ignore[reportMissingImports]
+from torch_networks import Layers
 from turns import serve, sofim_step
-
-MLP = {"1": "0", "2": "2"}  # which layer of the network has which number in the names of parameters
-CNN = {"1": "1", "2": "4", "3": "9", "4": "11"}
-
-
-class Channels(nn.Module):
-    """(n, 784) as images of one channel; and channels last before the layers, as our parameters have them."""
-
-    def __init__(self, last: bool) -> None:
-        super().__init__()
-        self.last = last
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.permute(0, 2, 3, 1).flatten(1) if self.last else x.view(-1, 1, 28, 28)
-
-
-def network(convolutional: bool) -> nn.Sequential:
-    if not convolutional:
-        return nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
-    return nn.Sequential(
-        Channels(False), nn.Conv2d(1, 16, 8, 2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1),
-        nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.MaxPool2d(2, 1), Channels(True), nn.Identity(),
-        nn.Linear(512, 32), nn.ReLU(), nn.Linear(32, 10),
-    )  # fmt: skip
-
-
-def turned(a: torch.Tensor, name: str) -> torch.Tensor:
-    """A parameter between our layout and torch's: (in, out), or (h, w, in, out), against (out, in, h, w)."""
-    return a.T if name[0] == "w" else a
 
 
 class Clipper:
     """One set of Opacus objects that every client of the simulation uses in turn."""
 
     def __init__(self, problem: NetworkProblem, noise_multiplier: float) -> None:
-        self.convolutional = "k1" in problem.params
-        self.net = network(self.convolutional)
-        self.layers = dict(self.net.named_parameters())
-        self.names = sorted(problem.params)
-        self.load({name: torch.from_numpy(value) for name, value in problem.params.items()})
+        self.ours = Layers({name: torch.from_numpy(value) for name, value in problem.params.items()})
+        self.net, self.load = self.ours.net, self.ours.load
         self.module = GradSampleModuleFastGradientClipping(
             self.net,
             max_grad_norm=problem.clip,  # type: ignore[arg-type]
@@ -63,26 +32,11 @@ class Clipper:
         criterion = nn.CrossEntropyLoss(reduction="sum")
         self.loss = DPLossFastGradientClipping(self.module, self.optimizer, criterion, loss_reduction="sum")
 
-    def parameter(self, name: str) -> torch.Tensor:
-        layer = (CNN if self.convolutional else MLP)[name[1]]
-        return self.layers[f"{layer}.{'bias' if name[0] == 'b' else 'weight'}"]
-
-    @torch.no_grad()
-    def load(self, params: dict[str, torch.Tensor]) -> None:
-        for name in self.names:
-            value = params[name]
-            self.parameter(name).copy_(value.permute(3, 2, 0, 1) if name[0] == "k" else turned(value, name))
-
     def noisy_sum(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         self.optimizer.zero_grad()
         self.loss(self.module(x), y).backward()
         self.optimizer.pre_step()  # adds the noise; the step itself is the server's
-        found = {}
-        for name in self.names:
-            grad = self.parameter(name).grad
-            assert grad is not None
-            found[name] = grad.permute(2, 3, 1, 0) if name[0] == "k" else turned(grad, name)
-        return row({k: v.contiguous() for k, v in found.items()}, torch.cat)
+        return row(self.ours.gradients(), torch.cat)
 
 
 def main() -> None:
