@@ -145,3 +145,48 @@ def test_a_draft_of_a_schema_reads_back_and_trains(call, tmp_path):
                "--epsilon", "8", "--rounds", "3", "--out", tmp_path / "m")  # fmt: skip
     assert "were read off the private records, which epsilon does not cover" in run.stderr
     assert "Read off the training records" in fs.load_model(tmp_path / "m").card
+
+
+def written_otherwise(table: Path, schema: Path, folder: Path) -> tuple[Path, Path]:
+    """The same records as another site writes them: points, ISO dates, other words; and its copy of the schema."""
+    text = schema.read_text(encoding="utf-8")
+    for ours, theirs in (('decimal = ","', 'decimal = "."'), ('format = "%d.%m.%Y"', 'format = "%Y-%m-%d"'),
+                         ('["nein", "ja"]', '["no", "si"]'), ('missing = "nein"', 'missing = "no"')):  # fmt: skip
+        assert ours in text
+        text = text.replace(ours, theirs)
+    (folder / "theirs.toml").write_text(text, encoding="utf-8")
+    header, *lines = table.read_text(encoding="latin-1").splitlines()
+    at = {name: i for i, name in enumerate(header.split(";"))}
+    rows = []
+    for line in lines:
+        cells = line.split(";")
+        cells[at["lab"]] = cells[at["lab"]].replace(",", ".")
+        cells[at["smoker"]] = {"ja": "si", "nein": "no", "": ""}[cells[at["smoker"]]]
+        day, month, year = cells[at["admitted"]].split(".")
+        cells[at["admitted"]] = f"{year}-{month}-{day}"
+        rows.append(",".join(cells))
+    (folder / "theirs.csv").write_text("\n".join([header.replace(";", ","), *rows]), encoding="latin-1")
+    return folder / "theirs.csv", folder / "theirs.toml"
+
+
+def test_a_site_predicts_tables_that_it_writes_in_its_own_way(call, capsys, monkeypatch, tmp_path):
+    table, new = write_table(tmp_path / "mine.csv"), write_table(tmp_path / "new.csv", 60, seed=7)
+    schema = write_schema(tmp_path / "schema.toml")
+    call("run", "--dataset", table, "--schema", schema, "--clients", "3", "--partition", "iid", "--rounds", "2",
+         "--out", tmp_path / "m")  # fmt: skip
+    nodes = [
+        table_node(tmp_path / f"n{i}", write_table(tmp_path / f"{i}.csv", seed=i), schema, f"n{i}") for i in range(2)
+    ]
+    (tmp_path / "job").mkdir()
+    save(finish(nodes, start(nodes, Order(method="fedgd", rounds=2, clients=2))), tmp_path / "job" / CHECKPOINT)
+    theirs, own = written_otherwise(new, schema, tmp_path)
+    for model in (tmp_path / "m", tmp_path / "job"):
+        call("predict", model, new, "--out", tmp_path / "ours.csv", "--force")
+        call("predict", model, theirs, "--schema", own, "--out", tmp_path / "theirs.csv.out", "--force")
+        assert (tmp_path / "ours.csv").read_text() == (tmp_path / "theirs.csv.out").read_text()
+        refused = run_here(capsys, monkeypatch, "predict", model, theirs, "--out", tmp_path / "none.csv")
+        assert refused.returncode == 2 and "holds" in refused.stderr and not (tmp_path / "none.csv").exists()
+    own.write_text(own.read_text(encoding="utf-8").replace("range = [0, 20]", "range = [0, 30]"), encoding="utf-8")
+    words = ["predict", tmp_path / "m", theirs, "--schema", own, "--out", tmp_path / "x.csv"]
+    refused = run_here(capsys, monkeypatch, *words)
+    assert refused.returncode == 2 and "means something else" in refused.stderr

@@ -22,12 +22,22 @@ def predict(
     model: Annotated[Path, typer.Argument(help="a model's folder, or the folder of a federation's job")],
     table: Annotated[Path, typer.Argument(help="new records: .csv, .tsv, .parquet, or .npz with an array x")],
     out: Annotated[Path, typer.Option(help="the .csv to write: a label and the probabilities of each record")],
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            show_default="the schema of the training",
+            help="how your site writes this table: decimals, dates, words, gaps",
+        ),
+    ] = None,
     own: Own = None,
     force: Force = False,
 ) -> None:
     """Predict new records with a trained model. Columns are found by their names; wrong ones are told all at once."""
     check_free_file(out, force)
-    found = predict_file(opened(model, None, own), table)
+    known = opened(model, schema if _is_job(model) else None, own)
+    if schema is not None and not _is_job(model):
+        known = known.reading(read_schema(schema))
+    found = predict_file(known, table)
     write_predictions(found, out)
     for remark in found.remarks:
         typer.echo(f"note: {remark}", err=True)
@@ -64,9 +74,13 @@ def model(
         print(found.card)
 
 
+def _is_job(source: Path) -> bool:
+    return (source / CHECKPOINT).is_file()
+
+
 def opened(source: Path, schema: Path | None, own: str | None) -> Trained:
     """A model from its folder, or from a job's checkpoint."""
-    if (source / CHECKPOINT).is_file():
+    if _is_job(source):
         from fedsofim.deploy.trained_job import trained_of_job
 
         return trained_of_job(source / CHECKPOINT, None if schema is None else read_schema(schema))

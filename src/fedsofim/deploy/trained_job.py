@@ -25,7 +25,7 @@ def trained_of_job(checkpoint: Path, schema: Schema | None = None) -> Trained:
     own = now.clients[0].described
     if own is not None and schema is not None and (said := differences(own, schema)):
         raise InputError(f"{checkpoint}: the nodes had another schema than the one given: of the latter, {said}")
-    schema = own or schema
+    schema = schema or own  # they mean the same: the given one says how this site writes its tables
     if not now.finished:
         raise InputError(
             f"{checkpoint}: the job is at round {now.round} of {now.job.rounds}; let it finish "

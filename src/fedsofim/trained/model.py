@@ -6,7 +6,7 @@ logits              -> probabilities and labels, or numbers in the answer's unit
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fedsofim.data.affine import Affine
 from fedsofim.data.cells import Cells, cells_of_frame, is_frame
 from fedsofim.data.columns import Encoded, encode
 from fedsofim.data.html import card as html_card
+from fedsofim.data.meaning import differences
 from fedsofim.data.schema import Schema, numbers_only
 from fedsofim.errors import InputError
 from fedsofim.tasks import CLASSES, LABELS, TWO, Task
@@ -93,6 +94,27 @@ class Trained:
                 f"shape (records, {', '.join(map(str, self.shape))}), or an .npz file with that array as x"
             )
         return encode(self.schema, cells)
+
+    def reading(self, schema: Schema) -> "Trained":
+        """Return the same model for tables that are written in another way.
+
+        Sites of one federation may write decimals, dates, gaps and yes or no each in their own way. What the columns
+        mean must be the same as in training.
+
+        Args:
+            schema: How the tables are written.
+
+        Returns:
+            The model, which reads tables by that schema.
+
+        Raises:
+            InputError: If the model was trained on arrays, or the schema means something else.
+        """
+        if self.schema is None:
+            raise InputError("this model was trained without a schema; leave the schema (--schema) out")
+        if differs := differences(self.schema, schema):
+            raise InputError(f"the schema means something else than the one of the training: {differs}")
+        return replace(self, schema=schema)
 
     def _checked(self, x: Any) -> np.ndarray:
         expected = f"expected numbers of shape (records, {', '.join(map(str, self.shape))}), as in training"
