@@ -1,8 +1,10 @@
 """A ledger is made once, and an empty, missing, cut, edited or older one never counts as a new one."""
 
 import json
+import os
 import shutil
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -40,6 +42,51 @@ def told(policy: Policy, nodes: list[Policy]) -> str:
     with pytest.raises(InputError):
         hello(policy)
     return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "how", ["its time put back", "as it comes", "right after the commit", "right after, its time too"]
+)
+def test_an_edit_is_noticed_by_the_running_node_at_the_next_question(path: Path, how: str, monkeypatch):
+    """Not only at its next start: a spent cap would answer for ever."""
+    edit = "UPDATE charges SET multiplier = multiplier * 1000"
+
+    def edited() -> None:
+        found = path.stat()
+        sql(path, edit)
+        if "time" in how:
+            os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    if how.startswith("right after"):
+        look, armed = ledger_file._state, [False]
+
+        def late(place: Path):
+            if armed[0] and sys._getframe(1).f_code.co_name == "used" and not _in_transaction(path):
+                armed[0] = False
+                edited()
+            return look(place)
+
+        open_(path, ask(1))
+        monkeypatch.setattr(ledger_file, "_state", late)
+        armed[0] = True
+        open_(path, ask(2))
+        assert not armed[0]
+    else:
+        open_(path, ask(1))
+        edited()
+    with pytest.raises(InputError, match="was changed"):
+        open_(path, ask(3))
+
+
+def _in_transaction(path: Path) -> bool:
+    """Does anybody hold the right to write the ledger?"""
+    try:
+        with closing(sqlite3.connect(path, timeout=0)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("ROLLBACK")
+    except sqlite3.OperationalError:
+        return True
+    return False
 
 
 # --- made once ----------------------------------------------------------------------------------------------

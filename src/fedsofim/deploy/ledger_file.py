@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedsofim.deploy.chain import Entry, Link, broken_at, first_link, next_link, seal_of
 from fedsofim.deploy.lines import Line
@@ -40,7 +40,21 @@ CREATE TABLE chain (
 _TOLD = "CREATE TABLE IF NOT EXISTS told (ask INTEGER PRIMARY KEY REFERENCES asks, who TEXT NOT NULL)"  # since format 2
 COLUMNS = [f.name for f in fields(Line)]
 _HINT = "restore the newest copy; what left since an older one would be forgotten"
-_checked: dict[Path, tuple[int, ...]] = {}  # files as this process last found or left them: those are not read again
+_checked: dict[Path, "_State"] = {}  # files as this process last found or left them: those are not read again
+
+
+class _State(NamedTuple):
+    """What a file looks like from outside, and how often SQLite has changed it.
+
+    The times of a file can be put back by whoever edits it, all but `changed`, which the system sets. The counter is in
+    the file's header: it tells of a write by another process between our commit and our look at the file.
+    """
+
+    inode: int
+    modified: int
+    changed: int
+    size: int
+    counter: int
 
 
 # --- made once ----------------------------------------------------------------------------------------------
@@ -102,13 +116,16 @@ def used(path: Path, witness: Path | None) -> Iterator[sqlite3.Connection]:
         identity = _identity(path, db)
         place = witness or place_of(identity)
         known = _known(path, place, identity)
-        if _checked.get(path) != _signature(path):
+        before = _state(path)
+        if _checked.get(path) != before:
             _whole(path, db, identity, known.key)
         _check_history(path, db, identity, known.last, known.signed)
+        written = db.total_changes
         yield db
-        end = last_link(db)
+        end, wrote = last_link(db), db.total_changes > written
         db.execute("COMMIT")
-        _checked[path] = _signature(path)
+        # after the commit others may write: the counter is the one that our own commit must leave
+        _checked[path] = _state(path)._replace(counter=before.counter + wrote)
     if end.number > known.last.number:
         advance(place, end)
 
@@ -120,7 +137,7 @@ def looked_at(path: Path, witness: Path | None) -> Iterator[sqlite3.Connection]:
         db.execute("BEGIN")
         identity = _identity(path, db)  # from here on no other transaction ends, so the witness knows no more
         known = _known(path, witness or place_of(identity), identity)
-        if _checked.get(path) != _signature(path):
+        if _checked.get(path) != _state(path):
             _whole(path, db, identity, known.key)
         _check_history(path, db, identity, known.last, known.signed)
         yield db
@@ -253,9 +270,12 @@ def _check_history(path: Path, db: sqlite3.Connection, identity: str, *known: Li
         )
 
 
-def _signature(path: Path) -> tuple[int, ...]:
-    found = path.stat()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+def _state(path: Path) -> _State:
+    """The file's state now; within a transaction nobody else writes it through SQLite."""
+    with path.open("rb") as file:
+        found, header = os.fstat(file.fileno()), file.read(28)
+    counter = int.from_bytes(header[24:28], "big")
+    return _State(found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size, counter)
 
 
 # --- what entries say ---------------------------------------------------------------------------------------

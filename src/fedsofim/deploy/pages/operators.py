@@ -49,6 +49,7 @@ _SAID = {
     Verdict.STATED: Cell("told, nothing spent"),
     Verdict.STOPPED: Cell("stopped by you", Tone.BAD),
     Verdict.RESUMED: Cell("resumed by you", Tone.GOOD),
+    Verdict.NOT_LISTED: Cell("not listed"),
 }
 
 
