@@ -76,6 +76,8 @@ def main() -> None:
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except ImportError as error:
+        if error.name == "fcntl":  # only systems of the Unix family have it
+            fail("nodes and coordinators need Linux or macOS; everything else works on this system too", 2)
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise

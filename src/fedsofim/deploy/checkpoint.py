@@ -55,8 +55,18 @@ def restore(path: Path) -> JobState:
         raise InputError(f"{path}: there is no checkpoint to resume from; start without --resume")
     try:
         return _restored(from_bytes(path.read_bytes()))
+    except ImportError as error:
+        raise InputError(
+            f"{path}: the job needs {error.name or 'a package'}, which is not installed here; install it, then resume"
+        ) from error
+    except InputError as error:  # of a method or a model that is not here, for example
+        raise InputError(f"{path}: the job cannot be taken up again: {error}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     except Exception as error:  # a damaged file can fail in any of the libraries that read it
-        raise InputError(f"{path}: not a checkpoint of this version, or a damaged one ({error})") from error
+        raise InputError(
+            f"{path}: not a checkpoint of this version, or a damaged one ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _restored(arrays: Arrays) -> JobState:

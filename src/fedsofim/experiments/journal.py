@@ -1,7 +1,6 @@
 """A journal: one JSON object a line, each on disk before the next is begun, so that a kill loses at most one."""
 
 import base64
-import fcntl
 import json
 import os
 import zlib
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from filelock import FileLock, Timeout
 
 from fedsofim.errors import InputError
 from fedsofim.files import naming
@@ -72,14 +72,18 @@ def _whole_bytes(path: Path) -> int:
 @contextmanager
 def only_process(out: Path) -> Iterator[None]:
     """Two processes appending to one folder would mix their rows; the lock goes when its process does."""
-    with (out / LOCK).open("w") as file:
+    with naming(out / LOCK):
+        lock = FileLock(out / LOCK)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            lock.acquire(timeout=0)
+        except Timeout:
             raise InputError(
                 f"{out}: another process is writing there; wait for it or choose another folder (--out)"
             ) from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def to_text(values: np.ndarray) -> str:
