@@ -56,9 +56,14 @@ def _wanted(now: JobState) -> dict[str, Any]:
     return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload_shapes(now.program)))}
 
 
+def upload_bytes(now: JobState) -> int:
+    """How many bytes the arrays of one sound upload have."""
+    return sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in _wanted(now).values())
+
+
 def _fault(arrays: Arrays, wanted: Mapping[str, Any]) -> str | None:
     if set(arrays) != set(wanted):
-        return f"it sent arrays {sorted(arrays)}; expected {sorted(wanted)}"
+        return f"it sent arrays {str(sorted(arrays))[:200]}; expected {str(sorted(wanted))[:200]}"
     for name, want in wanted.items():
         have = arrays[name]
         if have.dtype != want.dtype or have.shape != want.shape:
