@@ -131,10 +131,11 @@ _PAGE_HINTS = (
 
 _START_LINK = """#!/bin/sh
 # Starts Flower's SuperLink, which connects server and nodes. Its database keeps nodes and runs over restarts.
+# The SuperLink listens on this machine only (127.0.0.1:{inner}), where `fedsofim serve` submits runs. Nodes reach a
+# front at port {port}, which passes what nodes say and nothing else. Never let the SuperLink itself listen for others:
+# whoever reaches it can run code here.
 {find}export FLWR_HOME="$PWD/flwr" FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
-link="$("$python" -c 'from fedsofim.deploy.processes import command; print(command("flower-superlink"))')" || exit 1
-PATH="$(dirname "$link"):$PATH" exec "$link" {security} --host {bind} --port {port} --database superlink.db \\
-    --disable-runtime-dependency-installation "$@"
+exec "$python" -m fedsofim.deploy.flower.front --server . --host {bind} --port {port} --inner {inner} {security}"$@"
 """
 
 _README = """This folder was written by `fedsofim federation init`.
@@ -220,10 +221,9 @@ def policy_text(name: str, terms: Terms) -> str:
 
 
 def _start_link(where: Address) -> str:
-    tls = "--ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth"
     bind = where.host if where.host in ("127.0.0.1", "localhost") else "0.0.0.0"
-    security = "--insecure" if where.insecure else tls
-    return _START_LINK.format(security=security, bind=bind, port=where.port, find=_find_python())
+    security = "--insecure " if where.insecure else ""
+    return _START_LINK.format(security=security, bind=bind, port=where.port, inner=where.inner, find=_find_python())
 
 
 def _find_python() -> str:
@@ -243,7 +243,7 @@ def _services(
 def _connection(server: Path, where: Address) -> str:
     """Flower's own configuration: where `flwr run` finds the SuperLink."""
     how = "insecure = true" if where.insecure else f'root-certificates = "{server.absolute() / "ca.crt"}"'
-    near = f"127.0.0.1:{where.port}"
+    near = f"127.0.0.1:{where.inner}"  # behind the front: nodes cannot submit runs, this machine can
     return f'[superlink]\ndefault = "federation"\n\n[superlink.federation]\naddress = "{near}"\n{how}\n'
 
 

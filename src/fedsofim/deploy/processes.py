@@ -37,9 +37,14 @@ def command(name: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody uses here, nor the one after it, on which a SuperLink behind it would listen."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                second.bind(("127.0.0.1", port + 1))
+                return port
 
 
 # --- a node -------------------------------------------------------------------------------------------------
@@ -75,16 +80,11 @@ def node_start(folder: Path, where: Address) -> list[str]:
 
 
 def superlink_command(server: Path, where: Address) -> list[str]:
-    """What start-superlink.sh runs, for a SuperLink on this machine."""
-    tls = [
-        *("--ssl-ca-certfile", str(server / "ca.crt"), "--ssl-certfile", str(server / "server.crt")),
-        *("--ssl-keyfile", str(server / "server.key"), "--enable-supernode-auth"),
-    ]
+    """What start-superlink.sh runs, for a SuperLink on this machine: the SuperLink, and the front before it."""
     return [
-        command("flower-superlink"),
-        *(["--insecure"] if where.insecure else tls),
-        *("--host", where.host, "--port", str(where.port), "--database", str(server / "superlink.db")),
-        "--disable-runtime-dependency-installation",
+        *(sys.executable, "-m", "fedsofim.deploy.flower.front", "--server", str(server)),
+        *("--host", where.host, "--port", str(where.port), "--inner", str(where.inner)),
+        *(["--insecure"] if where.insecure else []),
     ]
 
 

@@ -15,6 +15,7 @@ from fedsofim.core.queries import ratio_of
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.execute import coordinates, unmasked_mean
 from fedsofim.deploy.job_state import JobState
+from fedsofim.deploy.noise import inner
 from fedsofim.deploy.parcels import Circle
 from fedsofim.deploy.presence import weight_of
 from fedsofim.deploy.secure_sum import Shares, added, in_units, step_of
@@ -79,9 +80,10 @@ def _largest(now: JobState, client: Client) -> float:
     """What an upload's norm cannot reasonably exceed, where it is one clipped sum over the size with fresh noise."""
     site = now.program.sites[0]
     plain = now.phase in OWN or (now.phase is Phase.ROUND and now.plan.pooled)
-    if not plain or type(site.noise) is not Independent or site.sample < 1:
+    drawn = inner(site.noise)  # an error for a kind that nobody draws
+    if not plain or drawn is not site.noise or not isinstance(drawn, Independent) or site.sample < 1:
         return math.inf
-    noise = now.job.stds_of(client.name)[now.phase][0] * site.noise.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
+    noise = now.job.stds_of(client.name)[now.phase][0] * drawn.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
     return 1.001 * (site.clip + noise / (client.counted if now.phase is Phase.EVALUATION else client.size))
 
 

@@ -35,6 +35,7 @@ try:
         public_key_to_bytes,
         verify_signature,
     )
+    from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
     from flwr.supercore.runtime_version_compatibility import RuntimeVersionMetadata
     from flwr.supercore.task_identity import TaskIdentity
     from flwr.superlink.grid.http_grid import HttpGrid
@@ -49,6 +50,7 @@ except ImportError as error:
 __all__ = [
     "FLEET_HTTP_PUBLIC_KEY_HEADER",
     "FLEET_HTTP_SIGNATURE_HEADER",
+    "PROTOBUF_MEDIA_TYPE",
     "SUPERLINK_NODE_ID",
     "TIMESTAMP_HEADER",
     "ErrorCode",

@@ -5,15 +5,19 @@ same time, and lets the node do other things meanwhile.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import select
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import IO, Any
 
 _WAKES = 0.1  # seconds after which a node does something else, at most
 _CHUNK = 1 << 16
+_DIE_WITH_PARENT = 1  # of Linux's prctl
 _LINE = 8_000_000  # bytes of a frame's first line, at most
 
 Frame = tuple[dict[str, Any], dict[str, bytes]]
@@ -103,3 +107,11 @@ def _frame(came: bytearray) -> Frame:
         parts[name] = bytes(came[at : at + size])
         at += size
     return head["facts"], parts
+
+
+def die_with(parent: int) -> None:
+    """End when the parent ends, even if that is killed; elsewhere than on Linux, when the next letter does not come."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit("the node has ended")

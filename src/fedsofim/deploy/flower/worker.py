@@ -5,7 +5,6 @@ its standard input and writes answers to its standard output; whatever is printe
 process that started it, whatever ends that.
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -31,10 +30,8 @@ from fedsofim.deploy.flower.flower_api import (
     remove_content_from_message,
 )
 from fedsofim.deploy.flower.messages import reply_message
-from fedsofim.deploy.flower.pipe import get, put
+from fedsofim.deploy.flower.pipe import die_with, get, put
 from fedsofim.errors import InputError
-
-_DIE_WITH_PARENT = 1  # of Linux's prctl
 
 
 def answered(head: Head, contents: Mapping[str, bytes], node: int, most: int, config: Mapping[str, str]) -> Answer:
@@ -90,14 +87,6 @@ def main() -> None:
         facts, contents = letter
         answer = answered(Head(*facts["head"]), contents, facts["node"], facts["most"], config)
         put(answers, {}, {"head": answer.head, "tree": answer.tree, **answer.contents})
-
-
-def die_with(parent: int) -> None:
-    """End when the parent ends, even if that is killed; elsewhere than on Linux, when the next letter does not come."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit("the node has ended")
 
 
 if __name__ == "__main__":
