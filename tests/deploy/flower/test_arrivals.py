@@ -16,9 +16,9 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from fake_grid import delivered
 from fedsofim.deploy.flower import arrivals as arrivals_module
 from fedsofim.deploy.flower.arrivals import Arrivals
+from fedsofim.deploy.flower.edge import MOST, Tree, known, missing, tree_of
 from fedsofim.deploy.flower.fleet import Answer, Fleet
 from fedsofim.deploy.flower.messages import query_message, reply_from, reply_message
-from fedsofim.deploy.flower.edge import MOST, Tree, known, missing, tree_of
 from fedsofim.deploy.flower.worker import packed
 
 

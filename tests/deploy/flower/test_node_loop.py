@@ -25,9 +25,9 @@ from flwr.proto.message_pb2 import ObjectTree
 from fake_grid import FakeClock, delivered
 from fedsofim.deploy.flower import fleet as fleet_module
 from fedsofim.deploy.flower import node_loop
-from fedsofim.deploy.flower.fleet import Fleet, Gone, Letter, Unreachable, private_key
 from fedsofim.deploy.flower.arrivals import _read
 from fedsofim.deploy.flower.edge import MOST, head_of, tree_of
+from fedsofim.deploy.flower.fleet import Fleet, Gone, Letter, Unreachable, private_key
 from fedsofim.deploy.flower.messages import ask_message, query_message
 from fedsofim.deploy.flower.node_loop import NodeLoop, Worker
 from fedsofim.deploy.flower.worker import answered, get, packed, put

@@ -17,7 +17,6 @@ from fedsofim.deploy.flower.node_loop import NodeLoop, Worker
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.processes import free_port, wait_for
 
-
 HEAD = Head(run=1, message="0" * 64, sender=1, group="", kind="query", created=0.0, ttl=1.0)
 
 
