@@ -2,8 +2,8 @@
 
     python scripts/fuzz_wire.py --messages 100000 --seed 0
 
-Half of the messages go to a node, half to a server that hears an honest node beside. Exit 1 if anything but a value or a
-refusal comes of one, or if the honest node is not heard; the number of that message is printed, and `--only NUMBER`
+Half of the messages go to a node, half to a server that hears an honest node beside. Exit 1 if anything but a value or
+a refusal comes of one, or if the honest node is not heard; that message's number is printed, and `--only NUMBER`
 takes in that one alone. docs/fuzzing.md says what is garbled.
 """
 

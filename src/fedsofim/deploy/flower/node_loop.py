@@ -85,9 +85,9 @@ class Worker:
         except ChildProcessError:
             self.stop()
             raise
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # whatever came is no answer
             self.stop()
-            raise ChildProcessError(str(error)) from error
+            raise ChildProcessError(str(error) or type(error).__name__) from error
         except BaseException:
             self.stop()  # whose answer would be taken for that to the next letter
             raise
