@@ -28,7 +28,7 @@ from fedsofim.deploy.address import Address
 from fedsofim.deploy.flower import fleet as fleet_module
 from fedsofim.deploy.flower import front as front_module
 from fedsofim.deploy.flower.fleet import Fleet
-from fedsofim.deploy.flower.flower_api import public_key_to_bytes
+from fedsofim.deploy.flower.flower_api import Node, public_key_to_bytes
 from fedsofim.deploy.flower.front import (
     CALLS,
     WITHOUT_KEYS,
@@ -124,12 +124,12 @@ def front(tmp_path: Path) -> Iterator[Running]:
 
 def test_every_call_of_our_nodes_passes_and_no_other(front: Running):
     for path in CALLS:
-        body = _push(own=True) if path.endswith(b"push-messages") else b"x"
+        body = _push() if path.endswith(b"push-messages") else b"x"
         assert front.call(path.decode(), body=body) == 200
     assert [r.url.raw_path for r in front.link.reached] == list(CALLS)
     with running_calls() as asked:
         fleet = Fleet.at("127.0.0.1:1", None, None)
-        fleet.registers, fleet.node = False, front_module.fleet_pb2.PullMessagesRequest(node={"node_id": 5}).node  # type: ignore[arg-type]
+        fleet.registers, fleet.node = False, Node(node_id=5)
         for use in (
             fleet.beat,
             lambda: fleet.fetch(1),
@@ -321,26 +321,27 @@ def test_a_rehearsal_has_no_keys_and_turns_away_all_the_same(tmp_path: Path):
 # --- in whose name ------------------------------------------------------------------------------------------
 
 
-def _push(own: bool = False, **meta: Any) -> bytes:
-    request = PushMessagesRequest(node={"node_id": 7}, message_object_trees=[ObjectTree(object_id="0" * 64)])
+def _push(**meta: Any) -> bytes:
+    request = PushMessagesRequest(node=Node(node_id=7), message_object_trees=[ObjectTree(object_id="0" * 64)])
     fields = {"src_node_id": 7, "dst_node_id": 1, "reply_to_message_id": "a" * 64} | meta
     request.messages_list.add(metadata=fields)
     return request.SerializeToString()
 
 
 def test_a_node_speaks_in_its_own_name_only():
-    check_own(_push(own=True))
-    for other in (
+    check_own(_push())
+    others: list[dict[str, Any]] = [
         {"src_node_id": 1, "reply_to_message_id": ""},
         {"src_node_id": 8},
         {"dst_node_id": 8},
         {"reply_to_message_id": ""},
-    ):
+    ]
+    for other in others:
         with pytest.raises(Turned, match="own name only"):
             check_own(_push(**other))
     twice = PushMessagesRequest.FromString(_push())
     twice.messages_list.append(twice.messages_list[0])
-    for strange in (twice.SerializeToString(), b"", PushMessagesRequest(node={"node_id": 7}).SerializeToString()):
+    for strange in (twice.SerializeToString(), b"", PushMessagesRequest(node=Node(node_id=7)).SerializeToString()):
         with pytest.raises(Turned, match="one reply at a time"):
             check_own(strange)
     with pytest.raises(Turned, match="cannot be read"):

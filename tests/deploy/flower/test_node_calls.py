@@ -37,7 +37,7 @@ def serving(answer: Any) -> Iterator[tuple[str, list[str]]]:
 
         do_GET = do_POST
 
-        def log_message(self, *a: Any) -> None: ...
+        def log_message(self, format: str, *args: Any) -> None: ...
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -59,14 +59,23 @@ def _send(handler: Any, status: int, body: bytes = b"", **headers: str) -> None:
     handler.wfile.write(body)
 
 
-def node_at(where: str) -> Fleet:
-    fleet = Fleet.at(where, None, None)
-    fleet.node = Node(node_id=5)
-    return fleet
+@pytest.fixture
+def node_at() -> Iterator[Any]:
+    """Makes nodes; their connections are closed at the end."""
+    made: list[Fleet] = []
+
+    def make(where: str) -> Fleet:
+        made.append(Fleet.at(where, None, None))
+        made[-1].node = Node(node_id=5)
+        return made[-1]
+
+    yield make
+    for each in made:
+        http_client_of(each.client).close()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308, 300])
-def test_a_node_is_sent_nowhere(status: int):
+def test_a_node_is_sent_nowhere(node_at: Any, status: int):
     """It had followed into the hospital's own network, with its signed headers."""
     with serving(lambda h: _send(h, 200)) as (inside, reached), \
             serving(lambda h: _send(h, status, location=f"http://{inside}/secret")) as (where, asked):  # fmt: skip
@@ -83,7 +92,7 @@ def test_a_node_is_sent_nowhere(status: int):
         assert asked and reached == []
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch):
+def test_an_answer_without_end_is_not_read_to_its_end(node_at: Any, monkeypatch):
     monkeypatch.setattr(fleet_module, "_MOST", 100_000)
 
     def endless(handler: Any) -> None:
@@ -97,14 +106,14 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch):
         node_at(where).beat()
 
 
-def test_a_compressed_answer_is_not_unpacked():
+def test_a_compressed_answer_is_not_unpacked(node_at: Any):
     packed = gzip.compress(bytes(10**6))
     answer = lambda h: _send(h, 200, packed, content_encoding="gzip")  # noqa: E731
     with serving(answer) as (where, _), pytest.raises(Unreachable, match="compressed"):
         node_at(where).beat()
 
 
-def test_an_answer_that_trickles_ends(monkeypatch):
+def test_an_answer_that_trickles_ends(node_at: Any, monkeypatch):
     monkeypatch.setattr(fleet_module, "_WHOLE", 0.2)
     monkeypatch.setattr(fleet_module, "_MOST", 10**12)
 
@@ -127,7 +136,7 @@ BODIES = {
 
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 409, 426, 429, 500, 503])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
-def test_whatever_is_answered_nothing_else_escapes(status: int, body: bytes):
+def test_whatever_is_answered_nothing_else_escapes(node_at: Any, status: int, body: bytes):
     with serving(lambda h: _send(h, status, body)) as (where, _):
         node = node_at(where)
         for use in (node.beat, lambda: node.fetch(10), lambda: node.enter(3)):
@@ -137,7 +146,7 @@ def test_whatever_is_answered_nothing_else_escapes(status: int, body: bytes):
                 assert str(error).isprintable() and str(error)
 
 
-def test_a_superlink_cannot_end_a_node_by_its_version(monkeypatch):
+def test_a_superlink_cannot_end_a_node_by_its_version(node_at: Any):
     """Flower's own interceptor ends the process when the other side says that it must."""
     text = json.dumps(
         {"code": 1, "message": "version", "public_details": "Flower runtime version incompatible"}
