@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,8 +29,24 @@ FLOWER = {
 }
 
 
+FLOWERS = ((1, 41), (1, 43))  # versions of Flower that fedsofim works with: from, and below
+
+
+def check_flower() -> None:
+    """An error in words if Flower is of a version whose inner pieces fedsofim was not tried with."""
+    try:
+        found = version("flwr")
+    except PackageNotFoundError:
+        raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'") from None
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if not FLOWERS[0] <= numbers < FLOWERS[1]:
+        raise InputError(f"Flower {found} is installed here; fedsofim works with 1.41 and 1.42: "
+                         "pip install 'fedsofim[flower]'")  # fmt: skip
+
+
 def command(name: str) -> str:
     """One of Flower's commands, of this installation."""
+    check_flower()
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if found is None:
         raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'")
@@ -54,6 +71,7 @@ def run_node(
     policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path, page: int | None = None
 ) -> NoReturn:
     """A node, in the place of this process, until it is told to stop; with its page at a port, 0 for a free one."""
+    check_flower()
     work.mkdir(parents=True, exist_ok=True)
     shown = [] if page is None else ["--page", str(page)]
     arguments = [*node_command(policy, superlink, certificates, key, work), *shown]
