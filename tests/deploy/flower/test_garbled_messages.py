@@ -149,6 +149,23 @@ def test_a_chunk_that_is_named_a_million_times_is_not_joined(right: list[garbled
             assert "bytes than its shape" in reply_from(message.tree.object_id, contents, MOST).error
 
 
+def test_arrays_have_no_more_bytes_than_are_allowed(right: list[garbled.Message]):
+    """However they come: small, large, or one array under many names, which takes no room on the way."""
+    for message in (right[1], right[3]):
+        size = sum(a.nbytes for a in reply_from(message.tree.object_id, message.contents, MOST).arrays.values())
+        assert not reply_from(message.tree.object_id, message.contents, size).error
+        assert "more bytes of arrays" in reply_from(message.tree.object_id, message.contents, size - 1).error
+    for name, content in right[3].contents.items():
+        head, _, body = content.partition(b"\0")
+        if head.startswith(b"ArrayRecord "):
+            (one,) = json.loads(body).values()
+            many = json.dumps({f"upload{i}": one for i in range(100)}).encode()
+            head = b" ".join([*head.split(b" ")[:2], str(len(many)).encode()])
+            contents = {**right[3].contents, name: head + b"\0" + many}
+            assert "more bytes of arrays" in reply_from(right[3].tree.object_id, contents, 99 * size).error
+            assert len(reply_from(right[3].tree.object_id, contents, 100 * size).arrays) == 100
+
+
 def test_an_answer_that_is_too_large_is_fetched_no_further(right: list[garbled.Message], monkeypatch):
     link = garbled.Client(right[3])
     right[3].head.metadata.reply_to_message_id = "x"
