@@ -17,6 +17,7 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.proto.fleet_pb2 import PullMessagesResponse
+from flwr.proto.message_pb2 import ObjectTree
 
 import garbled
 from fake_grid import FakeGrid, numbered, told
@@ -138,15 +139,17 @@ def test_facts_that_are_none(text: str):
 
 
 def test_a_chunk_that_is_named_a_million_times_is_not_joined(right: list[garbled.Message]):
-    message = right[3]
-    for name, content in message.contents.items():
+    """It would be 600 GB: that their size is wrong is found before."""
+    contents = dict(right[3].contents)
+    for name, content in right[3].contents.items():
         head, _, body = content.partition(b"\0")
-        if head.startswith(b"Array "):
-            said = json.loads(body)
-            grown = json.dumps({**said, "arraychunk_ids": [0] * 300_000}).encode()
-            head = b" ".join([*head.split(b" ")[:2], str(len(grown)).encode()])
-            contents = {**message.contents, name: head + b"\0" + grown}
-            assert "bytes than its shape" in reply_from(message.tree.object_id, contents, MOST).error
+        kind, children = head.split(b" ")[:2]
+        if kind == b"ArrayChunk":
+            body = bytes(10**6)
+        elif kind == b"Array":
+            body = json.dumps({**json.loads(body), "arraychunk_ids": [0] * 600_000}).encode()
+        contents[name] = b"%s %s %d\0" % (kind, children, len(body)) + body
+    assert "bytes than its shape" in reply_from(right[3].tree.object_id, contents, MOST).error
 
 
 def test_arrays_have_no_more_bytes_than_are_allowed(right: list[garbled.Message]):
@@ -228,6 +231,17 @@ def test_whatever_a_head_says_it_can_be_answered(
     assert reply.head.metadata.ttl > 0 and "it is of no kind" in reply.head.error.reason
     said = capsys.readouterr().out
     assert "rejected: a message of run" in said and said.startswith("20"), "each with the time"
+
+
+@pytest.mark.parametrize("depth, width", [(9, 1), (2, 20_000)])
+def test_a_tree_that_is_larger_than_any_of_ours_is_not_walked(depth: int, width: int):
+    part = top = ObjectTree(object_id="0" * 64)
+    for _ in range(depth - 1):
+        part = part.children.add(object_id="1" * 64)
+    for _ in range(width):
+        part.children.add(object_id="2" * 64)
+    with pytest.raises(InputError, match="more parts than any of ours"):
+        tree_of(top)
 
 
 def test_an_announcement_without_a_tree_is_unreadable_and_does_not_end_the_node(right: list[garbled.Message]):
