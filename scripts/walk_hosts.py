@@ -2,7 +2,7 @@
 
     python scripts/walk_hosts.py
 
-Each machine is a network namespace of Linux on a bridge of its own, so this needs the right to make them (root). Without
+Each machine is a network namespace of Linux on a bridge of its own, which takes the right to make them (root). Without
 it the script says so and ends with 77. The job must finish without the third hospital, which also tries to submit a
 run, and to reach the SuperLink behind the front. Nothing is left running and no namespace stays.
 """

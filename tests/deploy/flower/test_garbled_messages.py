@@ -23,6 +23,7 @@ import garbled
 from fake_grid import FakeGrid, numbered, told
 from fedsofim.deploy.docket import visits
 from fedsofim.deploy.flower import arrivals, node_loop
+from fedsofim.deploy.flower.client_app import Incoming, respond
 from fedsofim.deploy.flower.edge import MOST, RAW, head_of, tree_of
 from fedsofim.deploy.flower.fleet import Fleet, Letter, Unreadable
 from fedsofim.deploy.flower.messages import FACTS, LARGE, content_of, opened, query_message, reply_from
@@ -210,6 +211,13 @@ def test_a_node_refuses_a_message_it_cannot_read_and_notes_it(nodes: list[Policy
     assert set(reply.facts) == {"node", "refused"} and reply.facts["node"] == "n0"
     assert [v.verdict for v in visits(nodes[0].ledger, 9)] == ["refused"]
     assert "refused run 1 of" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["", "evaluate", "train.x", "Query"])
+def test_a_message_of_another_kind_is_refused_whatever_it_asks(nodes: list[Policy], kind: str):
+    incoming = Incoming(kind, 1, content_of(query_message("hello", 1)))
+    facts, arrays = respond(incoming, {"policy": str(nodes[0].data.parent / "policy.toml")})
+    assert facts == {"node": "n0", "refused": "the message is of a kind that a node does not answer"} and not arrays
 
 
 # --- heads and announcements at a node's own process --------------------------------------------------------

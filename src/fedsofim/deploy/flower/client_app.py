@@ -85,6 +85,8 @@ def respond(incoming: Incoming, config: Mapping[str, Any]) -> Said:
             raise opened
         if incoming.kind == "train":
             return asked.with_spending(policy, answer(policy, request_in(opened), asked.note.charged))
+        if incoming.kind != "query":
+            raise InputError("the message is of a kind that a node does not answer")
         return _queried(policy, opened, config)
 
     return _guarded(config, act, asked)
