@@ -22,7 +22,7 @@ from fedsofim.deploy.flower import messages
 from fedsofim.deploy.flower.arrivals import Arrivals
 from fedsofim.deploy.flower.client_app import Incoming
 from fedsofim.deploy.flower.edge import MOST, unpacked
-from fedsofim.deploy.flower.fleet import Answer, Fleet, Letter, Unreadable
+from fedsofim.deploy.flower.fleet import Answer, Fleet, Letter, UnreadableError
 from fedsofim.deploy.flower.messages import query_message, reply_message, request_in
 from fedsofim.deploy.flower.worker import failed, packed
 from fedsofim.deploy.wire import Request
@@ -227,7 +227,7 @@ def node_bears(message: Message, most: int = MOST) -> str:
     fleet = Fleet(Client(message), b"", registers=False, pause=lambda seconds: None)  # type: ignore[arg-type]
     try:
         letter = fleet.fetch(most)
-    except Unreadable:
+    except UnreadableError:
         return "unreadable"
     except Exception as error:
         if type(error).__name__ == "Gone":  # a part is not there

@@ -34,7 +34,7 @@ from fedsofim.deploy.flower.front import (
     WITHOUT_KEYS,
     Front,
     Keys,
-    Turned,
+    TurnedAwayError,
     check_options,
     check_own,
     link_environment,
@@ -337,14 +337,14 @@ def test_a_node_speaks_in_its_own_name_only():
         {"reply_to_message_id": ""},
     ]
     for other in others:
-        with pytest.raises(Turned, match="own name only"):
+        with pytest.raises(TurnedAwayError, match="own name only"):
             check_own(_push(**other))
     twice = PushMessagesRequest.FromString(_push())
     twice.messages_list.append(twice.messages_list[0])
     for strange in (twice.SerializeToString(), b"", PushMessagesRequest(node=Node(node_id=7)).SerializeToString()):
-        with pytest.raises(Turned, match="one reply at a time"):
+        with pytest.raises(TurnedAwayError, match="one reply at a time"):
             check_own(strange)
-    with pytest.raises(Turned, match="cannot be read"):
+    with pytest.raises(TurnedAwayError, match="cannot be read"):
         check_own(b"\xff\xff\xff")
 
 

@@ -25,7 +25,7 @@ from fedsofim.deploy.docket import visits
 from fedsofim.deploy.flower import arrivals, node_loop
 from fedsofim.deploy.flower.client_app import Incoming, respond
 from fedsofim.deploy.flower.edge import MOST, RAW, head_of, tree_of
-from fedsofim.deploy.flower.fleet import Fleet, Letter, Unreadable
+from fedsofim.deploy.flower.fleet import Fleet, Letter, UnreadableError
 from fedsofim.deploy.flower.messages import FACTS, LARGE, content_of, opened, query_message, reply_from
 from fedsofim.deploy.flower.strategy import RoundFailed
 from fedsofim.deploy.flower.worker import packed
@@ -257,5 +257,5 @@ def test_an_announcement_without_a_tree_is_unreadable_and_does_not_end_the_node(
         def PullMessages(self, request: Any) -> Any:
             return PullMessagesResponse(messages_list=[right[0].head])
 
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableError):
         Fleet(Bare(), b"", False).fetch(10**6)  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ class Opened(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """An array as it came: what it is said to be, and its bytes."""
+    """An array as it came: its stated dtype and shape, and its bytes."""
 
     dtype: Any
     shape: Any
@@ -265,8 +265,8 @@ def _array(raw: Raw) -> np.ndarray:
 # --- parts that need not be fetched -------------------------------------------------------------------------
 #
 # Flower keeps a message as a tree of parts, and each part is a call to the SuperLink, which is what a round's time goes
-# to (docs/performance.md). Two of them follow from the announcement. The head is told then already. A dictionary has an
-# id, the SHA-256 of its content, and children: what has the id *is* the content, whoever put it together.
+# to (docs/performance.md). Two of them follow from the announcement. The head comes with it. A dictionary has an id,
+# the SHA-256 of its content, and children: what has the id *is* the content, whoever put it together.
 
 
 def known(head: Any, tree: Tree) -> dict[str, bytes]:
@@ -275,7 +275,7 @@ def known(head: Any, tree: Tree) -> dict[str, bytes]:
         guesses = [_form("RecordDict", each, _only_facts(each)) for each in tree.children if len(each.children) == 1]
         wanted = {each.top for each in tree.children}
         right = {name: guess for guess in guesses if (name := get_object_id(guess)) in wanted}
-        return {tree.top: _form("Message", tree, _told(head)), **right}
+        return {tree.top: _form("Message", tree, _message_body(head)), **right}
 
 
 def missing(tree: Tree, contents: Mapping[str, bytes]) -> list[str]:
@@ -283,7 +283,7 @@ def missing(tree: Tree, contents: Mapping[str, bytes]) -> list[str]:
     return [name for name in tree.parts if name not in contents]
 
 
-def _told(head: Any) -> bytes:
+def _message_body(head: Any) -> bytes:
     """A head as Flower writes it into a message's own part: without its id, which is the part's, or contents."""
     metadata = type(head.metadata)()
     metadata.CopyFrom(head.metadata)

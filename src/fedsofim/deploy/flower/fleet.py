@@ -37,6 +37,7 @@ HEARTBEAT = 10.0  # seconds that Flower is told, the least it takes: a node that
 _TIMEOUT = 30.0  # seconds without a byte until a call is given up,
 _WHOLE = 300.0  # and seconds for all of what it brings
 _MOST = 32_000_000  # bytes that a call may bring: a part of a message has 5 MB
+_FETCH = 600.0  # seconds for all parts of a message
 _RUNS = 1000  # whose last message is kept in mind
 _WAITS = (0.02,) * 10 + (0.1,) * 20 + (0.5,) * 16  # seconds between looks for a part of a message
 
@@ -49,7 +50,7 @@ class Gone(Exception):
     """The SuperLink no longer has what a call was about, or its run has ended."""
 
 
-class Unreadable(Exception):
+class UnreadableError(Exception):
     """A message came that cannot even be answered; what is wrong with it, in words."""
 
 
@@ -135,7 +136,7 @@ class Fleet:
     node: Node | None = None
     received: dict[int, str] = field(default_factory=dict)  # by run, what came last
     settled: list[tuple[int, str]] = field(default_factory=list)  # run and id of what the SuperLink may forget
-    pause: Callable[[float], None] = time.sleep  # what is done while a part is waited for
+    pause: Callable[[float], None] = time.sleep  # between parts and while one is waited for: heartbeats, the end
 
     @staticmethod
     def at(address: str, certificates: Path | None, key: Path | None) -> "Fleet":
@@ -176,7 +177,7 @@ class Fleet:
         """The next message, if there is one; of one that is larger than `most` bytes, or makes no sense, only the head.
 
         Raises:
-            Unreadable: If there is one that cannot even be answered.
+            UnreadableError: If there is one that cannot even be answered.
         """
         found = _call(self.client.PullMessages, fleet_pb2.PullMessagesRequest(node=self.node))
         try:
@@ -186,7 +187,7 @@ class Fleet:
                 told, tree = found.messages_list[0], tree_of(found.message_object_trees[0])
                 head = head_of(told, tree.top)
         except InputError as error:
-            raise Unreadable(str(error)) from error
+            raise UnreadableError(str(error)) from error
         self._note(head.run, head.message)
         if not head.kind:
             kind = words(told.metadata.message_type, 40)
@@ -195,11 +196,15 @@ class Fleet:
             contents, left = known(told, tree), most
         except InputError as error:
             return Letter(head, {}, str(error))
+        end = time.monotonic() + _FETCH
         for name in missing(tree, contents):
+            self.pause(0.0)
             contents[name] = content = self._part(head.run, name)
             left -= len(content)
             if left < 0:
                 return Letter(head, {}, "the message is larger than this node's policy allows")
+            if time.monotonic() > end:
+                return Letter(head, {}, f"the message did not come whole within {_FETCH:g} s")
         return Letter(head, contents)
 
     def _note(self, run: int, name: str) -> None:
@@ -240,6 +245,7 @@ class Fleet:
         for name in dict.fromkeys(found.objects_to_push):
             if name not in answer.contents:
                 raise Gone("the SuperLink asked for a part that the answer does not have")
+            self.pause(0.0)
             push = message_pb2.PushObjectRequest(
                 node=self.node, run_id=head.metadata.run_id, object_id=name, object_content=answer.contents[name],
                 session_id=found.session_id,

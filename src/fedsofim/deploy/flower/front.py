@@ -69,7 +69,7 @@ _LINK = 60.0  # seconds until the SuperLink listens
 _REREAD = 1.0  # seconds for which the folder of keys is believed
 
 
-class Turned(Exception):
+class TurnedAwayError(Exception):
     """A call that is not passed on: status and reason."""
 
     def __init__(self, status: int, why: str) -> None:
@@ -115,7 +115,7 @@ class Front:
             async with asyncio.timeout(_SECONDS):
                 try:
                     status, kind, body = await self._passed(scope, receive)
-                except Turned as turned:
+                except TurnedAwayError as turned:
                     status, kind, body = turned.status, "text/plain", str(turned).encode()
                 headers = [(b"content-type", kind.encode("latin-1")), (b"content-length", str(len(body)).encode())]
                 if status >= 400:
@@ -128,11 +128,11 @@ class Front:
     async def _passed(self, scope: Any, receive: Any) -> tuple[int, str, bytes]:
         path = scope["raw_path"]
         if scope["method"] != "POST" or path not in self.calls or scope["query_string"]:
-            raise Turned(403, "only nodes are served here")
+            raise TurnedAwayError(403, "only nodes are served here")
         headers = _headers(scope["headers"])
         owner = self._owner(headers) if self.keys is not None else str(scope.get("client"))
         if self.busy[owner] >= _OF_A_KEY:
-            raise Turned(429, "too many calls at a time")
+            raise TurnedAwayError(429, "too many calls at a time")
         self.busy[owner] += 1
         try:
             body = await _body(receive, self.calls[path], headers)
@@ -154,7 +154,7 @@ class Front:
         except Exception:  # of headers that hold anything
             right = False
         if not right:
-            raise Turned(401, "the coordinator does not know this key")
+            raise TurnedAwayError(401, "the coordinator does not know this key")
         return key
 
     async def _ask(self, path: bytes, headers: Mapping[bytes, str], body: bytes) -> tuple[int, str, bytes]:
@@ -163,9 +163,9 @@ class Front:
         try:
             answer = await self.client.post(self.link + path.decode("ascii"), content=body, headers=passed)
         except httpx.HTTPError:
-            raise Turned(503, "the SuperLink is away") from None
+            raise TurnedAwayError(503, "the SuperLink is away") from None
         if answer.is_redirect:
-            raise Turned(502, "the SuperLink answered with a redirect")
+            raise TurnedAwayError(502, "the SuperLink answered with a redirect")
         return answer.status_code, answer.headers.get("content-type", "text/plain"), answer.content
 
 
@@ -176,25 +176,25 @@ def _headers(given: list[tuple[bytes, bytes]]) -> dict[bytes, str]:
         if name not in (*_PASSED, b"content-length", b"content-encoding"):
             continue
         if name in found or not value.isascii():
-            raise Turned(400, "a header came twice, or with strange letters")
+            raise TurnedAwayError(400, "a header came twice, or with strange letters")
         found[name] = value.decode("ascii")
     if found.get(b"content-encoding", "identity") != "identity":
-        raise Turned(415, "compressed bodies are not read")
+        raise TurnedAwayError(415, "compressed bodies are not read")
     return found
 
 
 async def _body(receive: Any, most: int, headers: Mapping[bytes, str]) -> bytes:
     length = headers.get(b"content-length", "0")
     if not length.isdigit() or int(length) > most:
-        raise Turned(413, f"at most {most} bytes are read here")
+        raise TurnedAwayError(413, f"at most {most} bytes are read here")
     body = bytearray()
     while True:
         event = await receive()
         if event["type"] != "http.request":
-            raise Turned(400, "the call was broken off")
+            raise TurnedAwayError(400, "the call was broken off")
         body += event.get("body", b"")
         if len(body) > most:
-            raise Turned(413, f"at most {most} bytes are read here")
+            raise TurnedAwayError(413, f"at most {most} bytes are read here")
         if not event.get("more_body"):
             return bytes(body)
 
@@ -206,19 +206,19 @@ def check_own(body: bytes) -> None:
     or answer for them.
 
     Raises:
-        Turned: If it is anything else.
+        TurnedAwayError: If it is anything else.
     """
     try:
         request = fleet_pb2.PushMessagesRequest.FromString(body)
     except Exception:
-        raise Turned(400, "the call cannot be read") from None
+        raise TurnedAwayError(400, "the call cannot be read") from None
     number = request.node.node_id
     for message in request.messages_list:
         meta = message.metadata
         if meta.src_node_id != number or meta.dst_node_id != SUPERLINK_NODE_ID or not meta.reply_to_message_id:
-            raise Turned(403, "a node sends replies in its own name only")
+            raise TurnedAwayError(403, "a node sends replies in its own name only")
     if len(request.messages_list) != 1 or len(request.message_object_trees) != 1 or number in (0, SUPERLINK_NODE_ID):
-        raise Turned(403, "a node sends one reply at a time")
+        raise TurnedAwayError(403, "a node sends one reply at a time")
 
 
 def _drop(counts: Counter[str], name: str) -> None:

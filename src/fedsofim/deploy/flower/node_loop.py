@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.deploy.flower.edge import words
-from fedsofim.deploy.flower.fleet import HEARTBEAT, Answer, Fleet, Gone, Letter, Unreachable, Unreadable
+from fedsofim.deploy.flower.fleet import HEARTBEAT, Answer, Fleet, Gone, Letter, Unreachable, UnreadableError
 from fedsofim.deploy.flower.pipe import exchanged
 from fedsofim.deploy.flower.worker import failed
 from fedsofim.deploy.holding import sweep
@@ -143,7 +143,7 @@ class NodeLoop:
         except (Unreachable, Gone) as error:
             self._tell(f"the SuperLink at {self.where} cannot be reached ({error}); trying again")
             self._pause(_AGAIN)
-        except Unreadable as error:
+        except UnreadableError as error:
             self._rejected(str(error))
             self._pause(_AGAIN)
         except InputError as error:  # of a policy that is being edited: it holds again from when it is right

@@ -91,7 +91,7 @@ def exchanged(
 
 
 def _size(came: bytearray) -> int:
-    """How long a frame is whose beginning came; -1 as long as that cannot be said."""
+    """How long the frame is whose beginning came; -1 until its first line is complete."""
     line = came.find(b"\n")
     if line < 0:
         if len(came) > _LINE:
