@@ -268,6 +268,8 @@ def test_units_and_container_files_start_what_was_written(tmp_path: Path):
         assert unit["Service"]["ExecStart"] == str(folder / script)
         assert os.access(folder / script, os.X_OK)
         assert f'ENTRYPOINT ["/data/{script}"]' in (folder / "Containerfile").read_text()
+    container = (tmp_path / "f" / "server" / "Containerfile").read_text()
+    assert "-p 9092:9092 " in container and "9093" not in container and "podman exec superlink fedsofim" in container
 
 
 def test_the_templates_cap_has_room_beyond_a_default_job(tmp_path: Path):

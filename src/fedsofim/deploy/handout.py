@@ -129,6 +129,13 @@ _PAGE_HINTS = (
     "# A page of the node: run with --network host and append --page to the command; its address: state/page.\n",
 )
 
+#: The same for the SuperLink.
+_LINK_HINTS = (
+    "",
+    "# Only this container reaches the SuperLink, so jobs are ordered inside it:\n"
+    "# podman exec superlink fedsofim serve /data --job /data/jobs/first ...\n",
+)
+
 _START_LINK = """#!/bin/sh
 # Starts Flower's SuperLink, which connects server and nodes. Its database keeps nodes and runs over restarts.
 # The SuperLink listens on this machine only (127.0.0.1:{inner}), where `fedsofim serve` submits runs. Nodes reach a
@@ -184,8 +191,8 @@ def hand_out(folder: Path, names: list[str], where: Address, terms: Terms = Term
         credentials.server_certificate(server, hosts, ca)
         _copy(folder / "authority" / "ca.crt", server / "ca.crt")
     _script(server / "start-superlink.sh", _start_link(where))
-    ports = f"-p {where.port}:{where.port} "
-    _services(server, "superlink", "start-superlink.sh", "fedsofim SuperLink", ports)
+    ports = f"-p {where.port}:{where.port} "  # of the front: the SuperLink is reached from inside the container only
+    _services(server, "superlink", "start-superlink.sh", "fedsofim SuperLink", ports, hints=_LINK_HINTS)
     (server / "flwr" / "config.toml").write_text(_connection(server, where))
     for name in names:
         _node(folder, name, where, terms)
