@@ -133,7 +133,7 @@ _PAGE_HINTS = (
 _LINK_HINTS = (
     "",
     "# Only this container reaches the SuperLink, so jobs are ordered inside it:\n"
-    "# podman exec superlink fedsofim serve /data --job /data/jobs/first ...\n",
+    '# podman exec superlink fedsofim serve "$PWD" --job "$PWD/jobs/first" ...\n',
 )
 
 _START_LINK = """#!/bin/sh
@@ -191,8 +191,9 @@ def hand_out(folder: Path, names: list[str], where: Address, terms: Terms = Term
         credentials.server_certificate(server, hosts, ca)
         _copy(folder / "authority" / "ca.crt", server / "ca.crt")
     _script(server / "start-superlink.sh", _start_link(where))
-    ports = f"-p {where.port}:{where.port} "  # of the front: the SuperLink is reached from inside the container only
-    _services(server, "superlink", "start-superlink.sh", "fedsofim SuperLink", ports, hints=_LINK_HINTS)
+    # the port of the front: the SuperLink is reached from inside the container only, by the paths that serve knows
+    options = f'-v "$PWD":"$PWD" -p {where.port}:{where.port} '
+    _services(server, "superlink", "start-superlink.sh", "fedsofim SuperLink", options, hints=_LINK_HINTS)
     (server / "flwr" / "config.toml").write_text(_connection(server, where))
     for name in names:
         _node(folder, name, where, terms)
