@@ -54,9 +54,10 @@ format: $(FULL)
 bench: $(FULL)
 	$(BIN)/python benchmarks/run.py
 
-# 20,000 client programs, judged by running them (docs/fuzzing.md), a quarter of an hour, goes on where it was; then 5,000
-# combinations of the commands' options, an hour
+# 100,000 garbled messages, a minute; 20,000 client programs, judged by running them, a quarter of an hour, goes on where
+# it was; 5,000 combinations of the commands' options, an hour (docs/fuzzing.md)
 fuzz: $(FULL)
+	$(BIN)/python scripts/fuzz_wire.py --messages 100000 --seed 0
 	$(BIN)/python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz --page
 	$(BIN)/python scripts/fuzz_commands.py --draws 5000 --seed 0
 

@@ -101,7 +101,7 @@ def measured(folder: Path, size: Size) -> dict[str, Any]:
 
 KINDS = {
     "flower.worker": "the nodes' workers", "flower.node_loop": "the nodes' loops", "flwr-serverapp": "the server",
-    "flower-superlink": "the SuperLink",
+    "flower-superlink": "the SuperLink", "flower.front": "the SuperLink",  # which it stands before
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ What goes around that floor:
   second, two, four, ...: longer than a round takes now. `deploy/flower/arrivals.py` keeps the announced answer and
   looks for the others meanwhile.
 - **Fewer calls.** Small arrays travel in the record of the facts, and two of a message's three parts follow from what
-  the SuperLink tells when it announces it (`deploy/flower/parts.py`): one part is fetched.
+  the SuperLink tells when it announces it (`deploy/flower/edge.py` `known`): one part is fetched.
 - **Looks in the rounds' rhythm.** Nodes and server look again when 0.6 of the time has passed that it took last, then
   every 50 ms, and the less often the longer nothing came: late by a tenth of that at most. Looking later makes rounds
   longer: everybody then waits for everybody's waiting.

@@ -19,6 +19,7 @@ class Found(NamedTuple):
             ("fedsofim.deploy.flower.node_loop", "node"),
             ("flwr-serverapp", "server"),
             ("flower-superlink", "link"),
+            ("fedsofim.deploy.flower.front", "link"),
         ):
             if part in text:
                 return name

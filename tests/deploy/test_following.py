@@ -37,6 +37,13 @@ def at_each_look(monkeypatch, *acts: tuple[Path, dict[str, Any]]) -> None:
     monkeypatch.setattr("fedsofim.deploy.following.time.sleep", sleep)
 
 
+def test_a_folder_that_starts_the_superlink_for_everybody_is_refused(job: Path):
+    script = job.parent / "server" / "start-superlink.sh"
+    script.write_text('#!/bin/sh\nexec flower-superlink --host 0.0.0.0 --port 9092 "$@"\n')
+    with pytest.raises(InputError, match="could run code on this machine"):
+        follow(job.parent / "server", Order(), Conduct(folder=str(job)))
+
+
 def test_what_the_recipe_chose_is_said_when_it_is_known(job: Path, monkeypatch, capsys):
     at_each_look(
         monkeypatch,

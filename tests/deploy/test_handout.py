@@ -182,10 +182,9 @@ def test_scripts_are_for_tls(secure: Path):
     assert set(found) == {"server/start-superlink.sh", "nodes/node-1/start.sh", "nodes/node-2/start.sh"}
     assert all("--insecure" not in text for text in found.values())
     link = found.pop("server/start-superlink.sh")
-    for flag in ("--ssl-ca-certfile ca.crt", "--ssl-certfile server.crt", "--ssl-keyfile server.key"):
+    for flag in ("-m fedsofim.deploy.flower.front --server .", "--port 9443", "--inner 9444"):
         assert flag in link
-    for flag in ("--enable-supernode-auth", "--port 9443", "--database"):
-        assert flag in link
+    assert "flower-superlink" not in link, "the front starts it, on this machine only"
     for text in found.values():
         for flag in ("--root-certificates ca.crt", "--key node.key", "--superlink fl.example.org:9443"):
             assert flag in text
@@ -193,6 +192,7 @@ def test_scripts_are_for_tls(secure: Path):
     connection = tomllib.loads((secure / "server" / "flwr" / "config.toml").read_text())["superlink"]["federation"]
     assert Path(connection["root-certificates"]).read_bytes() == (secure / "server" / "ca.crt").read_bytes()
     assert "insecure" not in connection
+    assert connection["address"] == "127.0.0.1:9444"
     assert "INSECURE" not in (secure / "README.txt").read_text()
 
 
@@ -268,6 +268,8 @@ def test_units_and_container_files_start_what_was_written(tmp_path: Path):
         assert unit["Service"]["ExecStart"] == str(folder / script)
         assert os.access(folder / script, os.X_OK)
         assert f'ENTRYPOINT ["/data/{script}"]' in (folder / "Containerfile").read_text()
+    container = (tmp_path / "f" / "server" / "Containerfile").read_text()
+    assert "-p 9092:9092 " in container and "9093" not in container and "podman exec superlink fedsofim" in container
 
 
 def test_the_templates_cap_has_room_beyond_a_default_job(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Deployment noise: exactly normal, from secret bits, and laid out over the rounds as the ledger prices it."""
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from fedsofim.core.banded import Banded
 from fedsofim.core.mechanisms import Diagonal, Independent, Mechanism, Mischarged, Tree
 from fedsofim.deploy import noise
 from fedsofim.deploy.noise import BITS, Bits, cost_of_round, draw, laid_out, lattice_normal, lattice_std, scale_of_round
@@ -238,3 +240,46 @@ def test_noise_too_coarse_for_the_lattice_is_refused():
 def test_ties_cost_next_to_nothing():
     assert 0 < noise.slack(650) * 70 < 1e-12
     assert noise.slack(1300) == 2 * noise.slack(650)
+
+
+# --- kinds that nobody draws here ---------------------------------------------------------------------------
+
+
+class Foreign:
+    """Says that it is as cheap as one likes, and that it equals anything."""
+
+    scale = 1.0
+    noise = Independent()
+
+    def cost(self, rounds: int) -> float:
+        return 1e-9
+
+    def draw(self, *a: object) -> float:
+        return 0.0
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = object.__hash__
+
+
+class Cheaper(Independent):
+    def cost(self, rounds: int) -> float:
+        return 1e-9
+
+
+STRANGE: list[Any] = [Foreign(), Cheaper(), Banded(8, 2), Mischarged(Foreign(), lambda rounds: 1.0)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda v: type(v).__name__)
+def test_noise_of_a_kind_that_nobody_draws_here_is_refused_everywhere(strange: Mechanism):
+    for use in (
+        lambda: laid_out(strange),
+        lambda: cost_of_round(strange, 0, 3),
+        lambda: scale_of_round(strange, 0),
+        lambda: draw(strange, 0, 4, SECRET, "x"),
+        lambda: noise.draws_of_release(strange, 3),
+    ):
+        with pytest.raises(Refused, match="is not drawn at nodes"):
+            use()
+    assert not noise.is_plain(strange)

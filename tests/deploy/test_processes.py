@@ -10,6 +10,7 @@ from fedsofim.core.budget import WITHOUT
 from fedsofim.deploy import processes
 from fedsofim.deploy.address import Address
 from fedsofim.deploy.order import Conduct, Order, from_config, to_config
+from fedsofim.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,16 @@ def test_a_node_is_secure_with_its_key_and_insecure_without(tmp_path: Path):
     for insecure in (True, False):
         link = processes.superlink_command(tmp_path, Address(insecure=insecure))
         assert ("--insecure" in link) == insecure
-        assert ("--enable-supernode-auth" in link) != insecure
+        assert link[2] == "fedsofim.deploy.flower.front", "nodes never reach the SuperLink itself"
+
+
+@pytest.mark.parametrize("found", ["1.40.9", "1.43.0", "2.0.0", "nonsense"])
+def test_another_flower_is_an_error_that_names_the_right_ones(monkeypatch, found: str):
+    monkeypatch.undo()  # of the fixture above: Flower's own commands
+    monkeypatch.setattr(processes, "version", lambda name: found)
+    for use in (processes.check_flower, lambda: processes.command("flwr")):
+        with pytest.raises(InputError, match=f"Flower {found} is installed here; fedsofim works with 1.41 and 1.42"):
+            use()
 
 
 @pytest.mark.parametrize("epsilon", [0.5, WITHOUT])

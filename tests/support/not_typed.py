@@ -11,6 +11,7 @@ REASONS = {
         "make soak",
         "make mutate",
         "python scripts/fuzz.py --programs 20000 --seed 0 --jobs 2 --out runs/fuzz --page",
+        "python scripts/fuzz_wire.py --messages 100000 --seed 0",
         "FEDSOFIM_FUZZ=20000 python -m pytest tests/deploy/test_parsers_fuzzed.py "
         "tests/deploy/flower/test_messages_fuzzed.py",
         "python scripts/mutate.py --own-only --file deploy/",

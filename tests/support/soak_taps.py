@@ -70,13 +70,30 @@ def uploads_of(lines: list[dict[str, Any]], kind: str) -> list[Upload]:
 def _upload(node: str, question: Any, reply: Any) -> Upload | None:
     """The upload in a reply to a question, if there is one."""
     from fedsofim.deploy.flower.messages import ASK, request_of, what_of
-    from fedsofim.deploy.packing import to_bytes
 
     if what_of(question) != ASK or not reply.arrays:
         return None
-    request = request_of(question)
-    answer = hashlib.sha256(to_bytes(reply.arrays)).hexdigest()
+    return _noted(node, request_of(question), reply.arrays)
+
+
+def _noted(node: str, request: Any, arrays: Any) -> Upload:
+    from fedsofim.deploy.packing import to_bytes
+
+    answer = hashlib.sha256(to_bytes(arrays)).hexdigest()
     return Upload(node, request.job.id, str(request.phase), request.round, request.digest(), answer)
+
+
+def tapped_respond(taps: Taps, respond: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """What a node's worker answers, whose uploads are noted before they are handed on."""
+    from fedsofim.deploy.flower.messages import request_in
+
+    def call(incoming: Any, config: Any) -> Any:
+        facts, arrays = respond(incoming, config)
+        if incoming.kind == "train" and arrays:
+            taps.note("left", _noted(str(facts.get("node")), request_in(incoming.opened), arrays))
+        return facts, arrays
+
+    return call
 
 
 def tapped_app(taps: Taps, app: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -12,11 +12,11 @@ FOLDER = os.environ.get("SOAK_TAPS", "")
 
 
 def _wrap(module: ModuleType) -> None:
-    from soak_taps import Taps, tap_fleet, tap_post, tapped_app
+    from soak_taps import Taps, tap_fleet, tap_post, tapped_respond
 
     taps, last = Taps(Path(FOLDER)), module.__name__.rpartition(".")[2]
     if last == "client_app":
-        module.__dict__["app"] = tapped_app(taps, module.app)
+        module.__dict__["respond"] = tapped_respond(taps, module.respond)
     elif last == "fleet":
         tap_fleet(taps, module.Fleet)
     else:

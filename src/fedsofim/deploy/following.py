@@ -66,6 +66,12 @@ def _submitted(server: Path, order: Order, conduct: Conduct) -> dict[str, Any]:
 
 
 def _check_link(server: Path) -> None:
+    script = server / "start-superlink.sh"
+    if script.is_file() and "deploy.flower.front" not in script.read_text(encoding="utf-8", errors="replace"):
+        raise InputError(
+            f"{script} starts the SuperLink without the front for nodes, as older versions did. Who reaches its port "
+            "could run code on this machine. Take over the script and flwr/config.toml of a new federation init"
+        )
     if not link_answers(server):
         raise InputError(f"no SuperLink answers at {link_of(server)}; start it: {server / 'start-superlink.sh'}")
 

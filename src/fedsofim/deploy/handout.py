@@ -129,12 +129,20 @@ _PAGE_HINTS = (
     "# A page of the node: run with --network host and append --page to the command; its address: state/page.\n",
 )
 
+#: The same for the SuperLink.
+_LINK_HINTS = (
+    "",
+    "# Only this container reaches the SuperLink, so jobs are ordered inside it:\n"
+    '# podman exec superlink fedsofim serve "$PWD" --job "$PWD/jobs/first" ...\n',
+)
+
 _START_LINK = """#!/bin/sh
 # Starts Flower's SuperLink, which connects server and nodes. Its database keeps nodes and runs over restarts.
+# The SuperLink listens on this machine only (127.0.0.1:{inner}), where `fedsofim serve` submits runs. Nodes reach a
+# front at port {port}, which passes what nodes say and nothing else. Never let the SuperLink itself listen for others:
+# whoever reaches it can run code here.
 {find}export FLWR_HOME="$PWD/flwr" FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1
-link="$("$python" -c 'from fedsofim.deploy.processes import command; print(command("flower-superlink"))')" || exit 1
-PATH="$(dirname "$link"):$PATH" exec "$link" {security} --host {bind} --port {port} --database superlink.db \\
-    --disable-runtime-dependency-installation "$@"
+exec "$python" -m fedsofim.deploy.flower.front --server . --host {bind} --port {port} --inner {inner} {security}"$@"
 """
 
 _README = """This folder was written by `fedsofim federation init`.
@@ -183,8 +191,9 @@ def hand_out(folder: Path, names: list[str], where: Address, terms: Terms = Term
         credentials.server_certificate(server, hosts, ca)
         _copy(folder / "authority" / "ca.crt", server / "ca.crt")
     _script(server / "start-superlink.sh", _start_link(where))
-    ports = f"-p {where.port}:{where.port} "
-    _services(server, "superlink", "start-superlink.sh", "fedsofim SuperLink", ports)
+    # the port of the front: the SuperLink is reached from inside the container only, by the paths that serve knows
+    options = f'-v "$PWD":"$PWD" -p {where.port}:{where.port} '
+    _services(server, "superlink", "start-superlink.sh", "fedsofim SuperLink", options, hints=_LINK_HINTS)
     (server / "flwr" / "config.toml").write_text(_connection(server, where))
     for name in names:
         _node(folder, name, where, terms)
@@ -220,10 +229,9 @@ def policy_text(name: str, terms: Terms) -> str:
 
 
 def _start_link(where: Address) -> str:
-    tls = "--ssl-ca-certfile ca.crt --ssl-certfile server.crt --ssl-keyfile server.key --enable-supernode-auth"
     bind = where.host if where.host in ("127.0.0.1", "localhost") else "0.0.0.0"
-    security = "--insecure" if where.insecure else tls
-    return _START_LINK.format(security=security, bind=bind, port=where.port, find=_find_python())
+    security = "--insecure " if where.insecure else ""
+    return _START_LINK.format(security=security, bind=bind, port=where.port, inner=where.inner, find=_find_python())
 
 
 def _find_python() -> str:
@@ -243,7 +251,7 @@ def _services(
 def _connection(server: Path, where: Address) -> str:
     """Flower's own configuration: where `flwr run` finds the SuperLink."""
     how = "insecure = true" if where.insecure else f'root-certificates = "{server.absolute() / "ca.crt"}"'
-    near = f"127.0.0.1:{where.port}"
+    near = f"127.0.0.1:{where.inner}"  # behind the front: nodes cannot submit runs, this machine can
     return f'[superlink]\ndefault = "federation"\n\n[superlink.federation]\naddress = "{near}"\n{how}\n'
 
 

@@ -210,10 +210,10 @@ def scale_of_round(mechanism: Mechanism, round: int) -> float:
 
 def draw(mechanism: Mechanism, round: int, coordinates: int, secret: bytes, label: str) -> np.ndarray:
     """Lattice noise of a round. `secret` is the request's own, except where noise comes back: then it is the job's."""
-    if not laid_out(mechanism):
-        return lattice_normal(Bits(secret, label), coordinates)
     tree = inner(mechanism)
-    if isinstance(tree, Tree) and tree.honaker:
+    if not isinstance(tree, Tree):
+        return lattice_normal(Bits(secret, label), coordinates)
+    if tree.honaker:
         m, first = place_in_tree(tree, round)
 
         def node(height: int, last: int) -> np.ndarray:
@@ -252,6 +252,20 @@ def tree_terms(tree: Mechanism, round: int) -> Sequence[tuple[int, str]]:
     return [(1, f"{top}:{round}"), *lower]
 
 
-def inner(mechanism: Mechanism) -> Mechanism:
-    """The noise as it is drawn, whatever a published account says it costs."""
-    return mechanism.noise if isinstance(mechanism, Mischarged) else mechanism
+def is_plain(mechanism: Mechanism) -> bool:
+    """Is it fresh noise of the site's own std, which clients can draw in shares? By its type, not by its own `==`."""
+    return type(mechanism) is Independent and mechanism.scale == 1.0
+
+
+def inner(mechanism: Mechanism) -> Independent | Diagonal | Tree:
+    """The noise as it is drawn, whatever a published account says it costs.
+
+    Raises:
+        Refused: If it is of a kind that this file does not draw. Exactly these types: a subclass could draw otherwise.
+    """
+    found = mechanism.noise if type(mechanism) is Mischarged else mechanism
+    if type(found) not in (Independent, Diagonal, Tree):
+        raise Refused(
+            f"noise of the kind {type(found).__name__[:64]} is not drawn at nodes; expected Independent, Diagonal, Tree"
+        )
+    return found  # type: ignore[return-value]  # one of the three

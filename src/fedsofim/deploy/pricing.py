@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from fedsofim.core.audit import Program
-from fedsofim.core.mechanisms import Independent, Tree
+from fedsofim.core.mechanisms import Tree
 from fedsofim.core.phase import Phase
 from fedsofim.core.pooled import can_pool
 from fedsofim.core.queries import SecondMoment, ratio_of
@@ -13,7 +13,15 @@ from fedsofim.core.site import Site
 from fedsofim.deploy.exact_sums import check_fits
 from fedsofim.deploy.execute import Masked, coordinates
 from fedsofim.deploy.lines import Line
-from fedsofim.deploy.noise import cost_of_round, draws_of_release, inner, lattice_std, place_in_tree, scale_of_round
+from fedsofim.deploy.noise import (
+    cost_of_round,
+    draws_of_release,
+    inner,
+    is_plain,
+    lattice_std,
+    place_in_tree,
+    scale_of_round,
+)
 from fedsofim.deploy.parcels import Circle, packed
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.secure_sum import Shares, fewest_safe, masks, pair_secrets, seed_of, step_of, stream, trusted_among
@@ -165,7 +173,7 @@ def _priced_sum(policy: Policy, request: Request, programs: Programs, program: P
     """
     job = request.job
     plain = can_pool(programs.method) and programs.method.setup is None
-    if not plain or len(program.sites) != 1 or program.sites[0].noise != Independent():
+    if not plain or len(program.sites) != 1 or not is_plain(program.sites[0].noise):
         raise Refused(f"{job.method} does more than release one gradient a round; it needs full noise (local)")
     if dict(job.peers)[policy.name] != size:
         raise Refused(f"the sum counts {dict(job.peers)[policy.name]} records of {policy.name}, which is wrong")

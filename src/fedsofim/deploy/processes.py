@@ -11,6 +11,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,8 +29,24 @@ FLOWER = {
 }
 
 
+FLOWERS = ((1, 41), (1, 43))  # versions of Flower that fedsofim works with: from, and below
+
+
+def check_flower() -> None:
+    """An error in words if Flower is of a version whose inner pieces fedsofim was not tried with."""
+    try:
+        found = version("flwr")
+    except PackageNotFoundError:
+        raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'") from None
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if not FLOWERS[0] <= numbers < FLOWERS[1]:
+        raise InputError(f"Flower {found} is installed here; fedsofim works with 1.41 and 1.42: "
+                         "pip install 'fedsofim[flower]'")  # fmt: skip
+
+
 def command(name: str) -> str:
     """One of Flower's commands, of this installation."""
+    check_flower()
     found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
     if found is None:
         raise InputError("Flower is not installed here; install it with: pip install 'fedsofim[flower]'")
@@ -37,9 +54,14 @@ def command(name: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody uses here, nor the one after it, on which a SuperLink behind it would listen."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                second.bind(("127.0.0.1", port + 1))
+                return port
 
 
 # --- a node -------------------------------------------------------------------------------------------------
@@ -49,6 +71,7 @@ def run_node(
     policy: Path, superlink: str, certificates: Path | None, key: Path | None, work: Path, page: int | None = None
 ) -> NoReturn:
     """A node, in the place of this process, until it is told to stop; with its page at a port, 0 for a free one."""
+    check_flower()
     work.mkdir(parents=True, exist_ok=True)
     shown = [] if page is None else ["--page", str(page)]
     arguments = [*node_command(policy, superlink, certificates, key, work), *shown]
@@ -75,16 +98,11 @@ def node_start(folder: Path, where: Address) -> list[str]:
 
 
 def superlink_command(server: Path, where: Address) -> list[str]:
-    """What start-superlink.sh runs, for a SuperLink on this machine."""
-    tls = [
-        *("--ssl-ca-certfile", str(server / "ca.crt"), "--ssl-certfile", str(server / "server.crt")),
-        *("--ssl-keyfile", str(server / "server.key"), "--enable-supernode-auth"),
-    ]
+    """What start-superlink.sh runs, for a SuperLink on this machine: the SuperLink, and the front before it."""
     return [
-        command("flower-superlink"),
-        *(["--insecure"] if where.insecure else tls),
-        *("--host", where.host, "--port", str(where.port), "--database", str(server / "superlink.db")),
-        "--disable-runtime-dependency-installation",
+        *(sys.executable, "-m", "fedsofim.deploy.flower.front", "--server", str(server)),
+        *("--host", where.host, "--port", str(where.port), "--inner", str(where.inner)),
+        *(["--insecure"] if where.insecure else []),
     ]
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from fedsofim import models
 from fedsofim.core.keys import key_of
-from fedsofim.core.mechanisms import Independent
 from fedsofim.core.models import HEAD
 from fedsofim.core.phase import Phase
 from fedsofim.core.plan import Plan
@@ -24,6 +23,7 @@ from fedsofim.core.step_tables import as_tables
 from fedsofim.deploy.clients import Client, check_same_unit
 from fedsofim.deploy.counting import check_counting, counted, next_question
 from fedsofim.deploy.job_state import JobState, choices_of, plan_of
+from fedsofim.deploy.noise import is_plain
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.presence import check_presence, fewest, noise_std_of, weights_of
 from fedsofim.deploy.steps import PREPARING, phases_of
@@ -115,7 +115,7 @@ def _check_trust(plan: Plan) -> None:
     if plan.trust != "secure-sum":
         return
     sites = [program.sites for program in plan.programs.values()]
-    once = all(len(s) == 1 and s[0].noise == Independent() for s in sites)
+    once = all(len(s) == 1 and is_plain(s[0].noise) for s in sites)
     plain = plan.pooled and once and Phase.SETUP not in plan.programs and plan.budget.private
     if not (plain and len(plan.sizes) >= 2):
         raise InputError(

@@ -15,6 +15,7 @@ from fedsofim.core.queries import ratio_of
 from fedsofim.deploy.clients import Client
 from fedsofim.deploy.execute import coordinates, unmasked_mean
 from fedsofim.deploy.job_state import JobState
+from fedsofim.deploy.noise import inner
 from fedsofim.deploy.parcels import Circle
 from fedsofim.deploy.presence import weight_of
 from fedsofim.deploy.secure_sum import Shares, added, in_units, step_of
@@ -56,9 +57,14 @@ def _wanted(now: JobState) -> dict[str, Any]:
     return {f"upload{i}": s for i, s in enumerate(jax.tree.leaves(upload_shapes(now.program)))}
 
 
+def upload_bytes(now: JobState) -> int:
+    """How many bytes the arrays of one sound upload have."""
+    return sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in _wanted(now).values())
+
+
 def _fault(arrays: Arrays, wanted: Mapping[str, Any]) -> str | None:
     if set(arrays) != set(wanted):
-        return f"it sent arrays {sorted(arrays)}; expected {sorted(wanted)}"
+        return f"it sent arrays {str(sorted(arrays))[:200]}; expected {str(sorted(wanted))[:200]}"
     for name, want in wanted.items():
         have = arrays[name]
         if have.dtype != want.dtype or have.shape != want.shape:
@@ -74,9 +80,10 @@ def _largest(now: JobState, client: Client) -> float:
     """What an upload's norm cannot reasonably exceed, where it is one clipped sum over the size with fresh noise."""
     site = now.program.sites[0]
     plain = now.phase in OWN or (now.phase is Phase.ROUND and now.plan.pooled)
-    if not plain or type(site.noise) is not Independent or site.sample < 1:
+    drawn = inner(site.noise)  # an error for a kind that nobody draws
+    if not plain or drawn is not site.noise or not isinstance(drawn, Independent) or site.sample < 1:
         return math.inf
-    noise = now.job.stds_of(client.name)[now.phase][0] * site.noise.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
+    noise = now.job.stds_of(client.name)[now.phase][0] * drawn.scale * (math.sqrt(_numbers(now)) + 10)  # 10 sigma
     return 1.001 * (site.clip + noise / (client.counted if now.phase is Phase.EVALUATION else client.size))
 
 

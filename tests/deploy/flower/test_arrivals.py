@@ -14,10 +14,11 @@ from flwr.proto.message_pb2 import ObjectTree, PullObjectResponse
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fake_grid import delivered
+from fedsofim.deploy.flower import arrivals as arrivals_module
 from fedsofim.deploy.flower.arrivals import Arrivals
+from fedsofim.deploy.flower.edge import MOST, Tree, known, missing, tree_of
 from fedsofim.deploy.flower.fleet import Answer, Fleet
-from fedsofim.deploy.flower.messages import opened, query_message, reply_message
-from fedsofim.deploy.flower.parts import known, missing
+from fedsofim.deploy.flower.messages import query_message, reply_from, reply_message
 from fedsofim.deploy.flower.worker import packed
 
 
@@ -28,19 +29,23 @@ def answer(node: int, size: int = 3) -> Answer:
     return packed(reply_message({"node": f"n{node}"}, {"theta": np.arange(float(size))}, question))
 
 
-def as_told(sent: Answer) -> tuple[Proto, ObjectTree]:
+def announced(sent: Answer) -> tuple[Proto, ObjectTree]:
     """As the SuperLink announces it: it keeps no note of which task a message is from."""
     head = Proto.FromString(sent.head)
     head.metadata.ClearField("src_task_id")
     return head, ObjectTree.FromString(sent.tree)
 
 
+def as_told(sent: Answer) -> tuple[Proto, Tree]:
+    head, tree = announced(sent)
+    return head, tree_of(tree)
+
+
 class Link:
-    """A grid with a connection: answers are announced at once, parts are there from when they are given."""
+    """A grid's connection: answers are announced at once, parts are there from when they are given."""
 
     def __init__(self, *answers: Answer) -> None:
-        self._runtime_client = self
-        self.told = {Proto.FromString(a.head).metadata.reply_to_message_id: as_told(a) for a in answers}
+        self.told = {Proto.FromString(a.head).metadata.reply_to_message_id: announced(a) for a in answers}
         self.parts: dict[str, bytes | None] = {name: b"" for a in answers for name in a.contents}
         self.calls: list[str] = []
 
@@ -64,12 +69,18 @@ class Link:
         self.calls.append("confirm")
 
 
+@pytest.fixture(autouse=True)
+def a_link_is_a_grid_with_a_connection(monkeypatch):
+    monkeypatch.setattr(arrivals_module, "runtime_client_of", lambda grid: grid if isinstance(grid, Link) else None)
+
+
 def test_of_a_small_message_one_part_is_fetched_and_of_a_large_one_all_that_tell_something():
     sent = answer(1)
     head, tree = as_told(sent)
     (left,) = missing(tree, contents := known(head, tree))
-    whole: Any = inflate_object_from_contents(tree.object_id, {**contents, left: sent.contents[left]})
-    found, meant = opened(whole), opened(inflate_object_from_contents(tree.object_id, dict(sent.contents)))  # type: ignore[arg-type]
+    found = reply_from(tree.top, {**contents, left: sent.contents[left]}, MOST)
+    meant = reply_from(tree.top, sent.contents, MOST)
+    assert not found.error
     assert found.facts == meant.facts and np.array_equal(found.arrays["theta"], meant.arrays["theta"])
     large = answer(1, size=600_000)
     head, tree = as_told(large)
@@ -77,9 +88,10 @@ def test_of_a_small_message_one_part_is_fetched_and_of_a_large_one_all_that_tell
 
 
 def test_a_dictionary_that_holds_something_else_is_not_guessed():
-    head, tree = as_told(answer(1))
-    tree.children[0].object_id = "0" * 64  # another than the one with our facts alone
-    assert missing(tree, known(head, tree)) == [tree.children[0].children[0].object_id, "0" * 64]
+    head, told = announced(answer(1))
+    told.children[0].object_id = "0" * 64  # another than the one with our facts alone
+    tree = tree_of(told)
+    assert missing(tree, known(head, tree)) == [told.children[0].children[0].object_id, "0" * 64]
 
 
 def test_nobody_waits_for_anothers_parts():

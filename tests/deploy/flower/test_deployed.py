@@ -280,9 +280,86 @@ def a_client_sending_nan_is_rejected_by_name(deployed: Deployed) -> None:
     assert restore(job / CHECKPOINT).round == 0  # nothing was averaged
 
 
+_TAKEOVER = """
+from pathlib import Path
+from flwr.serverapp import ServerApp
+Path({mark!r}).write_text("code of a hospital ran as the coordinator")
+app = ServerApp()
+@app.main()
+def main(grid, context): ...
+"""
+_TAKEOVER_APP = """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+[project]
+name = "takeover"
+version = "1.0.0"
+[tool.flwr.app]
+publisher = "x"
+[tool.flwr.app.components]
+serverapp = "takeover:app"
+clientapp = "takeover:app"
+"""
+
+
+def a_node_reaches_nothing_but_its_own_calls(deployed: Deployed) -> None:
+    """From a hospital's position, with all that it was given: its key and the authority's certificate."""
+    deployed.policies(REHEARSAL, "outside.db")
+    node, mark, app = deployed.node("node-2"), deployed.folder / "ran", deployed.folder / "takeover"
+    outside = deployed.folder / "outside"
+    outside.mkdir()
+    app.mkdir()
+    (outside / "config.toml").write_text(
+        f'[superlink]\ndefault = "x"\n[superlink.x]\naddress = "{deployed.where}"\n'
+        f'root-certificates = "{node / "ca.crt"}"\n'
+    )
+    (app / "takeover.py").write_text(_TAKEOVER.format(mark=str(mark)))
+    (app / "pyproject.toml").write_text(_TAKEOVER_APP)
+    for command in (["run", str(app), "x"], ["ls", "x"], ["supernode", "list", "x"]):
+        said = processes.flwr([*command, "--format", "json"], {**os.environ, "FLWR_HOME": str(outside)})
+        assert not said.get("success") and "403 Forbidden" in str(said), said
+    _asks_nobody_in_the_coordinators_name(deployed)
+    deployed.start_node("node-2")
+    job = deployed.order(recipe="paper", method="fedgd", epsilon=WITHOUT, rounds=1)
+    assert deployed.outcome(job) == {"finished": 1} and not mark.exists()
+
+
+def _asks_nobody_in_the_coordinators_name(deployed: Deployed) -> None:
+    """The SuperLink believes the sender that a message names; a node's messages to other nodes must not reach it."""
+    import httpx
+    from flwr.proto.fleet_pb2 import PushMessagesRequest
+
+    from fedsofim.deploy.flower.fleet import Fleet
+    from fedsofim.deploy.flower.flower_api import (
+        TaskIdentity,
+        get_object_tree,
+        http_client_of,
+        message_to_proto,
+        remove_content_from_message,
+    )
+    from fedsofim.deploy.flower.messages import query_message
+
+    node = deployed.node("node-2")
+    processes.stop(deployed.running.pop("node-2"))
+    evil = Fleet.at(str(deployed.where), node / "ca.crt", node / "node.key")
+    number = evil.enter(json.loads((node / "state" / "node.json").read_text())["node"])
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_task_id", "_run_id", "_node_id"):
+            patch.setattr(TaskIdentity, name, 1)
+        message = query_message("hello", number)
+    message.metadata.__dict__["_message_id"] = message.object_id
+    head, tree = message_to_proto(remove_content_from_message(message)), get_object_tree(message)
+    with pytest.raises(httpx.HTTPStatusError, match="403"):
+        evil.client.PushMessages(PushMessagesRequest(node=evil.node, messages_list=[head], message_object_trees=[tree]))
+    evil.leave()
+    http_client_of(evil.client).close()
+
+
 @pytest.mark.slow
 @pytest.mark.longest
 def test_a_federation_of_real_processes(deployed: Deployed) -> None:
     kills_lose_nothing(deployed)
     every_node_refuses_what_its_policy_does_not_allow(deployed)
+    a_node_reaches_nothing_but_its_own_calls(deployed)
     a_client_sending_nan_is_rejected_by_name(deployed)

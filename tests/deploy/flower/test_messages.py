@@ -60,3 +60,13 @@ def test_a_phase_that_is_none_is_an_error_in_words(nodes: list[Policy], phase: A
     facts = {"what": "ask", "job": request.job.text(), "phase": phase, "round": 0}
     with pytest.raises(messages.InputError, match="names no phase and round"):
         request_of(reply_message(facts, request.arrays, delivered(query_message("hello", 1))))
+
+
+def test_no_message_to_a_node_has_an_id_that_another_can_guess(nodes: list[Policy]):
+    """The SuperLink gives what has an id to any node that names it; all but the group is known to other nodes."""
+    request = asked(nodes)
+    hello = query_message("hello", 1)
+    every = [ask_message(request, 1), ask_message(request, 1), hello, messages.holding_message(hello)]
+    every += [messages.again(every[0]), messages.recall_message({}, 1), messages.sum_message("agree", 1, {}, {})]
+    groups = [message.metadata.group_id for message in every]
+    assert len(set(groups)) == len(groups) and {len(bytes.fromhex(group)) for group in groups} == {16}

@@ -19,16 +19,16 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'
 import httpx
 import numpy as np
 from flwr.app.message import Message
-from flwr.common.serde import message_from_proto
 from flwr.proto.message_pb2 import Message as Proto
 from flwr.proto.message_pb2 import ObjectTree
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fake_grid import FakeClock, delivered
 from fedsofim.deploy.flower import fleet as fleet_module
 from fedsofim.deploy.flower import node_loop
+from fedsofim.deploy.flower.arrivals import _read
+from fedsofim.deploy.flower.edge import MOST, head_of, tree_of
 from fedsofim.deploy.flower.fleet import Fleet, Gone, Letter, Unreachable, private_key
-from fedsofim.deploy.flower.messages import ask_message, opened, query_message
+from fedsofim.deploy.flower.messages import ask_message, query_message
 from fedsofim.deploy.flower.node_loop import NodeLoop, Worker
 from fedsofim.deploy.flower.worker import answered, get, packed, put
 from fedsofim.deploy.policy import Policy
@@ -39,15 +39,12 @@ from nodes import asked, charges
 def letter_of(message: Message) -> Letter:
     """A message as a node fetches it."""
     sent = packed(delivered(message))
-    return Letter(Proto.FromString(sent.head), ObjectTree.FromString(sent.tree).object_id, sent.contents)
+    return Letter(head_of(Proto.FromString(sent.head), ObjectTree.FromString(sent.tree).object_id), sent.contents)
 
 
 def reply_in(answer: Any) -> Any:
     """The reply in an answer, as a server opens it."""
-    if message_from_proto(Proto.FromString(answer.head)).has_error():
-        return opened(message_from_proto(Proto.FromString(answer.head)))
-    whole: Any = inflate_object_from_contents(ObjectTree.FromString(answer.tree).object_id, dict(answer.contents))
-    return opened(whole)
+    return _read(tree_of(ObjectTree.FromString(answer.tree)).top, answer.contents, MOST)
 
 
 def policy_file(policy: Policy) -> Path:
@@ -60,7 +57,7 @@ def policy_file(policy: Policy) -> Path:
 def test_a_message_is_answered_by_this_installations_app(nodes: list[Policy]):
     letter = letter_of(ask_message(asked(nodes), 7))
     config = {"policy": str(policy_file(nodes[0])), "instance": "i"}
-    reply = reply_in(answered(letter.top, dict(letter.contents), 7, config))
+    reply = reply_in(answered(letter.head, letter.contents, 7, MOST, config))
     assert reply.facts["node"] == "n0"
     assert reply.arrays["upload0"].shape == (4, 3)
     assert charges(nodes[0]) == 1
@@ -173,7 +170,8 @@ class OneLetter(Fleet):
         letter = self.letters.pop(0)
         if isinstance(letter, Exception):
             raise letter
-        return letter if sum(map(len, letter.contents.values())) <= most else letter._replace(contents={})
+        large = sum(map(len, letter.contents.values())) > most
+        return letter._replace(contents={}, trouble="larger than this node's policy allows") if large else letter
 
     def send(self, answer: Any) -> None:
         self.sent.append(answer)
@@ -185,8 +183,8 @@ class OneLetter(Fleet):
 class InProcess(Worker):
     """A worker without a process."""
 
-    def ask(self, letter: Letter, node: int, seconds: float, meanwhile: Any) -> Any:
-        return answered(letter.top, dict(letter.contents), node, self.config)
+    def ask(self, letter: Letter, node: int, seconds: float, most: int, meanwhile: Any) -> Any:
+        return answered(letter.head, letter.contents, node, most, self.config)
 
 
 def looped(policy: Policy, letters: list[Any], work: Path, worker: type[Worker] = InProcess) -> OneLetter:

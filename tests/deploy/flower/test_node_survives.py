@@ -11,10 +11,13 @@ pytest.importorskip("flwr", reason="needs Flower: pip install 'fedsofim[flower]'
 
 from fake_grid import FakeClock
 from fedsofim.deploy.flower import node_loop
+from fedsofim.deploy.flower.edge import Head
 from fedsofim.deploy.flower.fleet import Letter
 from fedsofim.deploy.flower.node_loop import NodeLoop, Worker
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.processes import free_port, wait_for
+
+HEAD = Head(run=1, message="0" * 64, sender=1, group="", kind="query", created=0.0, ttl=1.0)
 
 
 class Looks:
@@ -76,7 +79,7 @@ def test_a_worker_that_cannot_be_started_is_an_answer_in_words(monkeypatch):
 
     monkeypatch.setattr("subprocess.Popen", none)
     with pytest.raises(ChildProcessError, match="Cannot allocate memory"):
-        Worker({}).ask(Letter(None, "x", {}), 1, 5.0, lambda: None)  # type: ignore[arg-type]
+        Worker({}).ask(Letter(HEAD, {}), 1, 5.0, 10**6, lambda: None)
 
 
 def test_a_node_looks_first_when_most_of_the_usual_time_has_passed(nodes: list[Policy], tmp_path: Path, monkeypatch):

@@ -2,19 +2,17 @@
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.app import Context, Message
-
 from fedsofim.core.budget import stated
 from fedsofim.deploy.docket import Note, Verdict, noted
-from fedsofim.deploy.flower.messages import ASK, facts_of
+from fedsofim.deploy.flower.messages import ASK
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.stopping import unless_stopped
 from fedsofim.deploy.wire import Arrays
-from fedsofim.errors import InputError, is_whole
+from fedsofim.errors import is_whole
 
 #: Questions about the node and its account, which tell nothing new about a record: answered also while it is stopped.
 _ABOUT_ITSELF = ("hello", "holding", "account", "recall")
@@ -45,20 +43,20 @@ def allowed(policy: Policy, asked: Asked) -> Iterator[None]:
         yield
 
 
-def asked_in(message: Message, context: Context) -> Asked:
-    """Who asks and for what, as far as the message says it; nothing is believed of it, it is for the docket."""
-    try:
-        facts = facts_of(message)
-    except InputError:
-        facts = {}
-    train = str(message.metadata.message_type).startswith("train")  # whatever it calls itself: it costs something
-    who = f"run {message.metadata.run_id} of {context.node_config.get('superlink', 'this machine')}"
+def asked_in(facts: Mapping[str, Any], kind: str, who: str) -> Asked:
+    """Who asks and for what, as far as the message says it; nothing is believed of it, it is for the docket.
+
+    Args:
+        facts: What the message says; nothing where it could not be read.
+        kind: Of the message. One to train on costs something, whatever it calls itself.
+        who: Run and SuperLink.
+    """
     job = _job(facts.get("job"))
     round = facts.get("round")
     sane = isinstance(round, int) and is_whole(round) and abs(round) < 10**9
     note = Note(job=str(job.get("id", "")), method=str(job.get("method", "")), phase=str(facts.get("phase", "")),
                 round=round if sane else None)  # fmt: skip
-    return Asked(ASK if train else str(facts.get("what", "unreadable")), who, note)
+    return Asked(ASK if kind == "train" else str(facts.get("what", "unreadable")), who, note)
 
 
 def _job(text: Any) -> dict[str, Any]:

@@ -1,11 +1,13 @@
-"""The ClientApp: a thin shell around node.py. Nothing but answers and stated refusals gets out, never a traceback.
+"""What a node answers: a thin shell around node.py. Only answers and stated refusals get out, never a traceback.
 
 The operator's policy is found by the node's own configuration, `--node-config 'policy="/path/policy.toml"'`; a server
 cannot name another. A SuperNode runs code that the server sends: only under `fedsofim node` is it sure to be this.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +16,8 @@ from flwr.clientapp import ClientApp
 
 from fedsofim.deploy.certificate import statement
 from fedsofim.deploy.flower.asked import Asked, allowed, asked_in
-from fedsofim.deploy.flower.messages import (
-    digest_of,
-    job_of,
-    reply_message,
-    request_of,
-    statement_of,
-    sum_of,
-    what_of,
-)
+from fedsofim.deploy.flower.edge import Opened
+from fedsofim.deploy.flower.messages import content_of, job_in, reply_message, request_in
 from fedsofim.deploy.holding import Holding, holding_of
 from fedsofim.deploy.node import answer, consider, hello
 from fedsofim.deploy.policy import Policy, read_policy
@@ -35,36 +30,85 @@ from fedsofim.errors import InputError, Refused
 _LOG = logging.getLogger("flwr")  # the operator's own log
 _SILENT = "the node cannot answer; its operator's log says why"
 
+Said = tuple[dict[str, Any], Arrays]
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A message that arrived: its kind, its run, and what it says, or why that cannot be read."""
+
+    kind: str  # "train" or "query"
+    run: int
+    opened: Opened | InputError
+
 
 def make_client_app() -> ClientApp:
     """A ClientApp that answers any method of the library under the policy of the node it runs on."""
     app = ClientApp()
 
+    def replied(kind: str, message: Message, context: Context) -> Message:
+        facts, arrays = respond(_incoming(kind, message), context.node_config)
+        return reply_message(facts, arrays, message)
+
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        asked = asked_in(message, context)
-        return _guarded(message, context, lambda policy: _answer(policy, message, asked), asked)
+        return replied("train", message, context)
 
     @app.query()
     def query(message: Message, context: Context) -> Message:
-        key = str(context.node_config.get("key", ""))
-        instance = {"instance": str(context.node_config.get("instance", ""))}  # of the SuperNode: new with every start
-        questions: dict[str, Callable[[Policy], tuple[dict[str, Any], Arrays]]] = {
-            "hello": lambda policy: (hello(policy) | instance, {}),
-            "holding": lambda policy: (_holding(policy, digest_of(message)) | instance, {}),
-            "account": lambda policy: (statement(policy, Path(key) if key else None), {}),
-            "recall": lambda policy: (recalled(policy, statement_of(message), Path(key) if key else None), {}),
-            "consider": lambda policy: (consider(policy, job_of(message)), {}),
-            AGREE: lambda policy: agree(policy, *sum_of(message)[:2]),
-            REVEAL: lambda policy: ({}, reveal(policy, *sum_of(message))),
-        }
-        return _guarded(message, context, lambda policy: questions[what_of(message)](policy))
+        return replied("query", message, context)
 
     return app
 
 
-def _answer(policy: Policy, message: Message, asked: Asked) -> tuple[dict[str, Any], Arrays]:
-    return asked.with_spending(policy, answer(policy, request_of(message), asked.note.charged))
+def _incoming(kind: str, message: Message) -> Incoming:
+    try:
+        return Incoming(kind, message.metadata.run_id, content_of(message))
+    except InputError as error:
+        return Incoming(kind, message.metadata.run_id, error)
+
+
+def respond(incoming: Incoming, config: Mapping[str, Any]) -> Said:
+    """The facts and arrays of a node's answer, or of its refusal.
+
+    Args:
+        incoming: The message.
+        config: Of the node: `policy`, `key`, `instance` and `superlink`, as its operator gave them.
+    """
+    opened = incoming.opened
+    who = f"run {incoming.run} of {config.get('superlink', 'this machine')}"
+    facts = opened.facts if isinstance(opened, Opened) else {}
+    asked = asked_in(facts, incoming.kind, who)
+
+    def act(policy: Policy) -> Said:
+        if not isinstance(opened, Opened):
+            raise opened
+        if incoming.kind == "train":
+            return asked.with_spending(policy, answer(policy, request_in(opened), asked.note.charged))
+        if incoming.kind != "query":
+            raise InputError("the message is of a kind that a node does not answer")
+        return _queried(policy, opened, config)
+
+    return _guarded(config, act, asked)
+
+
+def _queried(policy: Policy, opened: Opened, config: Mapping[str, Any]) -> Said:
+    key = Path(str(config["key"])) if config.get("key") else None
+    instance = {"instance": str(config.get("instance", ""))}  # of the node's process: new with every start
+    facts, arrays = opened
+    what, digest, present = facts.get("what"), str(facts.get("digest", "")), facts.get("present")
+    questions: dict[str, Callable[[], Said]] = {
+        "hello": lambda: (hello(policy) | instance, {}),
+        "holding": lambda: (_holding(policy, digest) | instance, {}),
+        "account": lambda: (statement(policy, key), {}),
+        "recall": lambda: (recalled(policy, facts.get("statement"), key), {}),
+        "consider": lambda: (consider(policy, job_in(opened)), {}),
+        AGREE: lambda: agree(policy, digest, present),
+        REVEAL: lambda: ({}, reveal(policy, digest, present, arrays)),
+    }
+    if not isinstance(what, str) or what not in questions:
+        raise InputError("the message asks for nothing that a node answers; do server and node run the same version?")
+    return questions[what]()
 
 
 def _holding(policy: Policy, digest: str) -> dict[str, Any]:
@@ -72,28 +116,27 @@ def _holding(policy: Policy, digest: str) -> dict[str, Any]:
     return {"holding": holding_of(policy.account, digest) if digest else Holding.NOTHING}
 
 
-def _guarded(
-    message: Message,
-    context: Context,
-    act: Callable[[Policy], tuple[dict[str, Any], Arrays]],
-    asked: Asked | None = None,
-) -> Message:
+def _guarded(config: Mapping[str, Any], act: Callable[[Policy], Said], asked: Asked) -> Said:
     """Act under the policy. A refusal's reason depends on policy, ledger and request only, so it may be told."""
     name = "unknown"
     try:
-        policy = read_policy(str(context.node_config.get("policy", "")))
+        policy = read_policy(str(config.get("policy", "")))
         name = policy.name
-        with allowed(policy, asked or asked_in(message, context)):
+        with allowed(policy, asked):
             facts, arrays = act(policy)
-        return reply_message({"node": name, **facts}, arrays, message)
+        return {"node": name, **facts}, arrays
     except DataProblem as error:
-        _LOG.error("fedsofim: %s", error)
+        _LOG.error("%s fedsofim: %s", _now(), error)
     except (Refused, InputError) as error:
-        _LOG.warning("fedsofim: refused: %s", error)
-        return reply_message({"node": name, "refused": str(error) if name != "unknown" else _SILENT}, {}, message)
+        _LOG.warning("%s fedsofim: refused %s: %s", _now(), asked.who, error)
+        return {"node": name, "refused": str(error) if name != "unknown" else _SILENT}, {}
     except Exception:
-        _LOG.exception("fedsofim: failed")
-    return reply_message({"node": name, "refused": _SILENT}, {}, message)
+        _LOG.exception("%s fedsofim: failed", _now())
+    return {"node": name, "refused": _SILENT}, {}
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 app = make_client_app()

@@ -33,7 +33,9 @@ def introductions(post: Post, wanted: int, conduct: Conduct, tell: Tell = lambda
         for number, reply in post.exchange(asked, min(conduct.timeout, conduct.patience)).items():
             if "refused" in reply.facts:
                 raise InputError(f"{reply.facts.get('node')} does not take part: {reply.facts['refused']}")
-            if not reply.error and isinstance(reply.facts.get("node"), str):
+            if reply.error:
+                _LOG.log(WARNING, "fedsofim: node %d did not introduce itself: %s", number, reply.error)
+            elif isinstance(reply.facts.get("node"), str):
                 known[number] = reply.facts
         names = sorted(h["node"] for h in known.values())
         if len(known) >= wanted:

@@ -1,6 +1,7 @@
 """Flower messages: the only file that turns wire.py's requests and replies into Flower records and back."""
 
 import json
+import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -8,13 +9,33 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MessageType, RecordDict
 
 from fedsofim.core.phase import Phase
-from fedsofim.deploy.flower.parts import FACTS
-from fedsofim.deploy.sane import check_plain
+from fedsofim.deploy.flower.edge import (
+    DTYPES,
+    FACTS,
+    LARGE,
+    MOST,
+    RAW,
+    Opened,
+    Raw,
+    at_the_edge,
+    opened_from,
+    unpacked,
+    words,
+)
+from fedsofim.deploy.sane import is_name
 from fedsofim.deploy.wire import Arrays, Job, Request
 from fedsofim.errors import InputError
 
 ASK = "ask"  # the only question that costs anything
 _SMALL = 2_000_000  # bytes of arrays that travel with the facts
+MOST_OF_A_REPLY = 16_000_000  # bytes of a reply beside the arrays that were asked for
+_REPLIES = {
+    "node": is_name,
+    "refused": lambda found: isinstance(found, str),
+    "instance": lambda found: isinstance(found, str) and len(found) <= 64,
+    "holding": lambda found: isinstance(found, str),
+    "recalled": lambda found: isinstance(found, str),
+}  # what replies say of themselves, where they say it
 
 
 class Reply(NamedTuple):
@@ -30,7 +51,7 @@ class Reply(NamedTuple):
 
 def ask_message(request: Request, node: int) -> Message:
     facts = {"what": ASK, "job": request.job.text(), "phase": request.phase, "round": request.round}
-    return Message(content=_content(facts, request.arrays), message_type=MessageType.TRAIN, dst_node_id=node)
+    return _addressed(_content(facts, request.arrays), node, MessageType.TRAIN)
 
 
 def query_message(what: str, node: int, job: Job | None = None) -> Message:
@@ -44,8 +65,7 @@ def recall_message(statement: Mapping[str, Any], node: int) -> Message:
 
 def sum_message(what: str, node: int, facts: Mapping[str, Any], arrays: Arrays) -> Message:
     """A question about a secure sum that is being opened."""
-    content = _content({**facts, "what": what}, arrays)
-    return Message(content=content, message_type=MessageType.QUERY, dst_node_id=node)
+    return _addressed(_content({**facts, "what": what}, arrays), node, MessageType.QUERY)
 
 
 def holding_message(about: Message) -> Message:
@@ -56,53 +76,47 @@ def holding_message(about: Message) -> Message:
 
 def again(message: Message) -> Message:
     """The same question, to be sent once more."""
-    meta = message.metadata
-    return Message(content=message.content, message_type=meta.message_type, dst_node_id=meta.dst_node_id)
+    return _addressed(message.content, message.metadata.dst_node_id, message.metadata.message_type)
 
 
 def _query(facts: Mapping[str, Any], node: int) -> Message:
-    return Message(content=_content(facts, {}), message_type=MessageType.QUERY, dst_node_id=node)
+    return _addressed(_content(facts, {}), node, MessageType.QUERY)
+
+
+def _addressed(content: RecordDict, node: int, kind: str) -> Message:
+    """A message whose id no other node can guess.
+
+    The SuperLink finds messages by the digest of what is in them, and lets any node ask for any id. Without a random
+    part a node could work out the ids of the messages to the others, which differ in the address and the time only.
+    """
+    return Message(content=content, message_type=kind, dst_node_id=node, group_id=secrets.token_hex(16))
 
 
 # --- as a node receives them --------------------------------------------------------------------------------
 
 
-def request_of(message: Message) -> Request:
-    """The request in a message as a node receives it."""
-    facts, arrays = _opened(message.content)
+def request_in(opened: Opened) -> Request:
+    """The request in what a node received."""
+    facts, arrays = opened
     phase, round = facts.get("phase"), facts.get("round")
     if not isinstance(phase, str) or phase not in set(Phase) or type(round) is not int or round < 0:
         raise InputError("the request names no phase and round; do server and node run the same version?")
-    return Request(Job.read(str(facts.get("job"))), Phase(phase), round, arrays)
+    return Request(job_in(opened), Phase(phase), round, arrays)
 
 
-def facts_of(message: Message) -> dict[str, Any]:
-    """What a message says beside its arrays, as it says it."""
-    return _opened(message.content)[0]
+def job_in(opened: Opened) -> Job:
+    """The terms of the job that is asked about."""
+    with at_the_edge("what is said of a job"):
+        return Job.read(str(opened.facts.get("job")))
 
 
-def job_of(message: Message) -> Job:
-    return Job.read(str(_opened(message.content)[0].get("job")))
+def request_of(message: Message) -> Request:
+    """The request in a message of Flower's."""
+    return request_in(content_of(message))
 
 
 def what_of(message: Message) -> str:
-    return str(_opened(message.content)[0].get("what"))
-
-
-def statement_of(message: Message) -> Any:
-    return _opened(message.content)[0].get("statement")
-
-
-def digest_of(message: Message) -> str:
-    """Which request a question about holding means; empty for none."""
-    return str(_opened(message.content)[0].get("digest", ""))
-
-
-def sum_of(message: Message) -> tuple[str, Any, Arrays]:
-    """Which request's sum is meant, whom it is said to be over, and the arrays that came."""
-    facts, arrays = _opened(message.content)
-    check_plain(facts)
-    return str(facts.get("digest", "")), facts.get("present"), arrays
+    return str(content_of(message).facts.get("what"))
 
 
 # --- replies ------------------------------------------------------------------------------------------------
@@ -112,16 +126,30 @@ def reply_message(facts: Mapping[str, Any], arrays: Arrays, to: Message) -> Mess
     return Message(content=_content(facts, arrays), reply_to=to)
 
 
-def opened(message: Message) -> Reply:
+def opened(message: Message, most: int = MOST) -> Reply:
     """A node's reply as the server receives it; whatever is wrong with it becomes its `error`."""
     if message.has_error():
-        return Reply({}, {}, message.error.reason or f"Flower's error {message.error.code}")
+        return Reply({}, {}, words(message.error.reason) or f"Flower's error {message.error.code}")
     try:
-        facts, arrays = _opened(message.content)
-        check_plain(facts)  # it goes into logs, files and onto screens
-        return Reply(facts, arrays)
+        return reply_in(content_of(message, most))
     except InputError as error:
         return Reply({}, {}, str(error))
+
+
+def reply_from(top: str, contents: Mapping[str, bytes], most: int) -> Reply:
+    """The same from the contents of a reply's parts."""
+    try:
+        return reply_in(unpacked(top, contents, most))
+    except InputError as error:
+        return Reply({}, {}, str(error))
+
+
+def reply_in(opened: Opened) -> Reply:
+    """A reply whose name, reasons and figures are what they should be; they go into logs, files and onto screens."""
+    for key, right in _REPLIES.items():
+        if key in opened.facts and not right(opened.facts[key]):
+            raise InputError(f"the reply says something strange for {key!r}")
+    return Reply(*opened)
 
 
 def _content(facts: Mapping[str, Any], arrays: Arrays) -> RecordDict:
@@ -131,32 +159,29 @@ def _content(facts: Mapping[str, Any], arrays: Arrays) -> RecordDict:
     what is small travels with the facts, in one record; what is large in the chunks that Flower makes of it.
     """
     whole = {name: np.asarray(a) for name, a in arrays.items()}
+    if strange := {a.dtype.str for a in whole.values()} - DTYPES:
+        raise TypeError(f"arrays of {', '.join(sorted(strange))} do not travel")
+    text = json.dumps(facts)
     if sum(a.nbytes for a in whole.values()) > _SMALL:
-        large = ArrayRecord({name: Array(a) for name, a in whole.items()})
-        return RecordDict({FACTS: ConfigRecord({"json": json.dumps(facts)}), "arrays": large})
+        large = ArrayRecord({
+            name: Array(dtype=a.dtype.str, shape=a.shape, stype=RAW, data=a.tobytes()) for name, a in whole.items()
+        })  # fmt: skip
+        return RecordDict({FACTS: ConfigRecord({"json": text}), LARGE: large})
     forms = json.dumps({name: [a.dtype.str, a.shape] for name, a in whole.items()})
     small: dict[str, Any] = {f"array {name}": a.tobytes() for name, a in whole.items()}
-    return RecordDict({FACTS: ConfigRecord({"json": json.dumps(facts), "forms": forms, **small})})
+    return RecordDict({FACTS: ConfigRecord({"json": text, "forms": forms, **small})})
 
 
-def _opened(content: RecordDict) -> tuple[dict[str, Any], Arrays]:
-    try:
-        record = content.config_records[FACTS]
-        facts = json.loads(str(record["json"]))
-        if "arrays" in content:
-            arrays = {str(name): array.numpy() for name, array in content.array_records["arrays"].items()}
-        else:
-            forms = json.loads(str(record["forms"])).items()
-            arrays = {name: _array(record[f"array {name}"], *form) for name, form in forms}
-    except (KeyError, ValueError, TypeError, AttributeError, OSError, RecursionError, OverflowError) as error:
-        raise InputError("the message is not one of fedsofim's") from error
-    if not isinstance(facts, dict):
-        raise InputError("the message is not one of fedsofim's")
-    return facts, arrays
-
-
-def _array(data: Any, kind: Any, shape: Any) -> np.ndarray:
-    """An array from its bytes, which say how large it is; never more than came."""
-    if not isinstance(data, bytes) or not isinstance(kind, str) or not isinstance(shape, list):
-        raise TypeError("not an array")
-    return np.frombuffer(data, np.dtype(kind)).reshape([int(n) for n in shape]).copy()
+def content_of(message: Message, most: int = MOST) -> Opened:
+    """What is in a message that Flower put together, as under a plain SuperNode."""
+    with at_the_edge("the message"):
+        content = message.content
+        if FACTS not in content.config_records or not set(content) <= {FACTS, LARGE}:
+            raise InputError("the message is not one of fedsofim's: it has other records")
+        large = None
+        if LARGE in content:
+            found = content.array_records[LARGE]
+            if any(array.stype != RAW for array in found.values()):
+                raise InputError("the message is not one of fedsofim's: an array in it is none")
+            large = {name: Raw(a.dtype, tuple(a.shape), bytes(a.data)) for name, a in found.items()}
+        return opened_from(content.config_records[FACTS], large, most)

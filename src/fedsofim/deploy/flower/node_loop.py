@@ -14,7 +14,6 @@ import contextlib
 import fcntl
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -22,16 +21,14 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from flwr.app import Error
-from flwr.app.message import Message
-from flwr.common.constant import ErrorCode
-from flwr.common.serde import message_from_proto
-
-from fedsofim.deploy.flower.fleet import HEARTBEAT, Answer, Fleet, Gone, Letter, Unreachable
-from fedsofim.deploy.flower.worker import get, packed, put
+from fedsofim.deploy.flower.edge import words
+from fedsofim.deploy.flower.fleet import HEARTBEAT, Answer, Fleet, Gone, Letter, Unreachable, UnreadableError
+from fedsofim.deploy.flower.pipe import exchanged
+from fedsofim.deploy.flower.worker import failed
 from fedsofim.deploy.holding import sweep
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.stopping import SAID, stopped_since
@@ -44,6 +41,11 @@ _WAKES = 0.1  # seconds after which a node that was told to stop notices, at mos
 _SHARE = 0.1  # of the time since the last message that passes between looks: a node is late by no more than that
 _LATELY = 60.0  # seconds after a message in which the next one is expected; then the worker is let go
 _AGAIN = 1.0  # seconds before a SuperLink that is away is tried again
+_GRACE = 10  # seconds after which a node that was told to stop leaves whatever call it is in
+
+
+class Stopping(BaseException):
+    """The node was told to stop while something was under way. No failure of that, so no Exception."""
 
 
 class Worker:
@@ -53,26 +55,42 @@ class Worker:
         self.config = config
         self.process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, letter: Letter, node: int, seconds: float, meanwhile: Callable[[], None]) -> Answer:
-        """The answer to a letter; ChildProcessError if there is none in time."""
+    def ask(self, letter: Letter, node: int, seconds: float, most: int, meanwhile: Callable[[], None]) -> Answer:
+        """The answer to a letter.
+
+        Args:
+            letter: The message.
+            node: This node's number.
+            seconds: The time there is for it.
+            most: Bytes of arrays in the message, at most.
+            meanwhile: Called ten times a second; what it raises ends the worker.
+
+        Raises:
+            ChildProcessError: If there is no answer in time.
+        """
         end = time.monotonic() + seconds
         try:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
-            put(process.stdin, {"top": letter.top, "node": node}, letter.contents)
-            while not select.select([process.stdout], [], [], _WAKES)[0]:
-                meanwhile()
-                if time.monotonic() > end:
-                    raise ChildProcessError(f"it took more than {seconds:g} s, the most that this node's policy allows")
-            found = get(process.stdout)
-        except (OSError, ValueError) as error:
+            facts = {"head": list(letter.head), "node": node, "most": most}
+            found = exchanged(process.stdin, process.stdout, facts, letter.contents, end, meanwhile)
+            if found is None:
+                raise ChildProcessError("the process that worked on it was ended")
+            head, tree = found[1].pop("head"), found[1].pop("tree")
+            return Answer(head, tree, found[1])
+        except TimeoutError as error:
             self.stop()
-            raise ChildProcessError(str(error)) from error
-        if found is None:
+            why = f"it took more than {seconds:g} s, the most that this node's policy allows"
+            raise ChildProcessError(why) from error
+        except ChildProcessError:
             self.stop()
-            raise ChildProcessError("the process that worked on it was ended")
-        head, tree = found[1].pop("head"), found[1].pop("tree")
-        return Answer(head, tree, found[1])
+            raise
+        except Exception as error:  # whatever came is no answer
+            self.stop()
+            raise ChildProcessError(str(error) or type(error).__name__) from error
+        except BaseException:
+            self.stop()  # whose answer would be taken for that to the next letter
+            raise
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self.process is None or self.process.poll() is not None:
@@ -92,6 +110,7 @@ class NodeLoop:
 
     def __init__(self, fleet: Fleet, policy: Path, work: Path, where: str, key: Path | None = None) -> None:
         self.fleet, self.policy, self.work, self.where = fleet, policy, work, where
+        fleet.pause = self._wait
         config = {"policy": str(policy), "instance": uuid.uuid4().hex, "key": str(key or ""), "superlink": where}
         self.worker = Worker(config)
         self.stopping = False
@@ -103,23 +122,33 @@ class NodeLoop:
     def run(self) -> None:
         """Until told to stop."""
         sweep(read_policy(self.policy).ledger)
-        while not self.stopping:
-            try:
-                if self.fleet.node is None:
-                    self._enter()
-                self._beat()
-                self._turn()
-            except (Unreachable, Gone) as error:
-                self._tell(f"the SuperLink at {self.where} cannot be reached ({error}); trying again")
-                self._pause(_AGAIN)
-            except InputError as error:  # of a policy that is being edited: it holds again from when it is right
-                self._tell(f"{error}; nothing is answered until that is mended")
-                self._pause(_AGAIN)
-        self.worker.stop()
+        try:
+            while not self.stopping:
+                self._once()
+        except Stopping:
+            pass
+        finally:
+            self.worker.stop()
         with contextlib.suppress(InputError):
             sweep(read_policy(self.policy).ledger)
-        with contextlib.suppress(Unreachable, Gone):
+        with contextlib.suppress(Unreachable, Gone, Stopping):
             self.fleet.leave()
+
+    def _once(self) -> None:
+        try:
+            if self.fleet.node is None:
+                self._enter()
+            self._beat()
+            self._turn()
+        except (Unreachable, Gone) as error:
+            self._tell(f"the SuperLink at {self.where} cannot be reached ({error}); trying again")
+            self._pause(_AGAIN)
+        except UnreadableError as error:
+            self._rejected(str(error))
+            self._pause(_AGAIN)
+        except InputError as error:  # of a policy that is being edited: it holds again from when it is right
+            self._tell(f"{error}; nothing is answered until that is mended")
+            self._pause(_AGAIN)
 
     def _enter(self) -> None:
         place = self.work / "node.json"
@@ -138,21 +167,30 @@ class NodeLoop:
 
     def _meanwhile(self) -> None:
         """While a worker works: a SuperLink that is away now may be back when there is an answer."""
+        if self.stopping:
+            raise Stopping
         with contextlib.suppress(Unreachable, Gone):
             self._beat()
+
+    def _wait(self, seconds: float) -> None:
+        """While a part of a message is waited for."""
+        self._meanwhile()
+        self._pause(seconds)
 
     def _turn(self) -> None:
         """One message, if there is one."""
         policy = read_policy(self.policy)
         work, answers = policy.work, stopped_since(policy.ledger) is None
-        letter = self.fleet.fetch(work.message_mb * 1_000_000 + 2_000_000)
+        most = work.message_mb * 1_000_000 + 2_000_000
+        letter = self.fleet.fetch(most)
         if letter is None:
             if time.monotonic() - self.asked > _LATELY:
                 self.worker.stop()
             self._pause(self._until_next())
             return
         self.gaps.append(time.monotonic() - self.asked)
-        self._send(self._answer(letter, work.seconds), _failed(letter, SAID), policy.ledger if answers else None)
+        refusal = failed(letter.head, self._number, SAID)
+        self._send(self._answer(letter, work.seconds, most), refusal, policy.ledger if answers else None)
         self.asked = time.monotonic()
         self.fleet.confirm()
         self._pause(self._until_next())
@@ -162,15 +200,19 @@ class NodeLoop:
         since = time.monotonic() - self.asked
         return min(_IDLE, max(_QUICK, _SHARE * since, _RHYTHM * min(self.gaps, default=0.0) - since))
 
-    def _answer(self, letter: Letter, seconds: float) -> Answer:
-        assert self.fleet.node is not None
-        if not letter.contents:
-            return _failed(letter, "the message is larger than this node's policy allows")
+    @property
+    def _number(self) -> int:
+        return self.fleet.node.node_id if self.fleet.node is not None else 0
+
+    def _answer(self, letter: Letter, seconds: float, most: int) -> Answer:
+        if letter.trouble:
+            self._rejected(f"a message of run {letter.head.run}: {letter.trouble}")
+            return failed(letter.head, self._number, letter.trouble)
         try:
-            return self.worker.ask(letter, self.fleet.node.node_id, seconds, self._meanwhile)
+            return self.worker.ask(letter, self._number, seconds, most, self._meanwhile)
         except ChildProcessError as error:
-            self._tell(f"a message was not answered: {error}")
-            return _failed(letter, str(error))
+            self._rejected(f"a message of run {letter.head.run} was not answered: {error}")
+            return failed(letter.head, self._number, str(error))
 
     def _send(self, answer: Answer, refusal: Answer, ledger: Path | None) -> None:
         """The answer, tried again while the SuperLink is away; one that nobody wants any more is dropped.
@@ -198,17 +240,17 @@ class NodeLoop:
     def _tell(self, text: str) -> None:
         """For the operator, once."""
         if text != self.trouble:
-            with contextlib.suppress(OSError):  # a log on a full disk is no reason to end
-                print(text, flush=True)
+            _print(text)
         self.trouble = text
 
+    def _rejected(self, text: str) -> None:
+        """For the operator, each time and with the time."""
+        _print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} rejected: {words(text, 500)}")
 
-def _failed(letter: Letter, why: str) -> Answer:
-    """What Flower calls an error, for a message that has no answer."""
-    message = message_from_proto(letter.head)
-    message.metadata.__dict__["_message_id"] = letter.top
-    return packed(Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"the node could not answer: {why}"),
-                          reply_to=message))  # fmt: skip
+
+def _print(text: str) -> None:
+    with contextlib.suppress(OSError):  # a log on a full disk is no reason to end
+        print(text, flush=True)
 
 
 def _last(place: Path, key: bytes) -> int | None:
@@ -248,21 +290,32 @@ def main(arguments: list[str] | None = None) -> None:
     given: Any = parser.parse_args(arguments)
     work = Path(given.work)
     files = [Path(p) if p else None for p in (given.root_certificates, given.key)]
+    name = "the node"
     try:
         policy: Policy = read_policy(given.policy)
+        name = policy.name
         with _alone(work):
             loop = NodeLoop(Fleet.at(given.superlink, *files), Path(given.policy), work, given.superlink, files[1])
 
             def stop(number: int, frame: object) -> None:
                 loop.stopping = True
+                signal.setitimer(signal.ITIMER_REAL, _GRACE, _GRACE)
+
+            def leave(number: int, frame: object) -> None:
+                raise Stopping
+
+            signal.signal(signal.SIGALRM, leave)
 
             for kind in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(kind, stop)
             with contextlib.nullcontext() if given.page is None else _page(loop, int(given.page)):
                 loop.run()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except Stopping:
+        pass
     except InputError as error:
         sys.exit(f"error: {error}")
-    print(f"{policy.name}: stopped", flush=True)
+    print(f"{name}: stopped", flush=True)
 
 
 if __name__ == "__main__":

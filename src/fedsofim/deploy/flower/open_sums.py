@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedsofim.deploy.flower.meeting import meet_again
 from fedsofim.deploy.flower.messages import Reply, sum_message
-from fedsofim.deploy.flower.post import Post
+from fedsofim.deploy.flower.post import MOMENT, Post
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import Conduct
 from fedsofim.deploy.server import step, step_open
@@ -62,8 +62,7 @@ def _asking(post: Post, nodes: Mapping[str, int], timeout: float, patient: bool)
         connected = set(post.grid.get_node_ids())
         asked = {name: nodes[name] for name in questions if nodes.get(name) in connected}
         messages = [sum_message(what, number, *questions[name]) for name, number in asked.items()]
-        wait = {} if patient else {"moment": None}
-        replies = post.exchange(messages, timeout, enough, **wait)
+        replies = post.exchange(messages, timeout, enough, MOMENT if patient else None)
         return {name: _said(name, replies[number]) for name, number in asked.items()}
 
     return exchange

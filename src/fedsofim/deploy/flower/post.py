@@ -26,14 +26,14 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedsofim.deploy.flower.arrivals import Arrivals
-from fedsofim.deploy.flower.messages import ASK, Reply, again, holding_message, what_of
+from fedsofim.deploy.flower.messages import ASK, MOST_OF_A_REPLY, Reply, again, holding_message, what_of
 from fedsofim.deploy.holding import Holding
 
 _LOG = getLogger("flwr")
 _POLL, _SHARE, _POLL_MOST = 0.05, 0.1, 1.0  # between looks for answers: a share of the seconds waited, within bounds
 _RHYTHM = 0.6  # of the time that a question's first answer took last: before that nobody looks
 _LATE = 10.0  # seconds after which a node that has not answered is asked whether it still holds the question
-_MOMENT = 5.0  # seconds that those who are late have when enough have answered
+MOMENT = 5.0  # seconds that those who are late have when enough have answered
 _FORGET = 300.0  # seconds after which that question counts as lost itself, and is asked again
 _SURE = 2  # times that a node says of a question that it knows nothing of it, until it is believed
 LOST = "the node lost the request: it was killed at work, and has started again"
@@ -60,13 +60,16 @@ class Post:
         self.arrivals = Arrivals(self.grid)
 
     def exchange(
-        self, messages: Sequence[Message], timeout: float, enough: int | None = None, moment: float | None = _MOMENT
-    ) -> dict[int, Reply]:
+        self, messages: Sequence[Message], timeout: float, enough: int | None = None, moment: float | None = MOMENT,
+        *, room: int = 0,
+    ) -> dict[int, Reply]:  # fmt: skip
         """One reply to each message, or why there is none; by the node that was asked, each of them once.
 
         Where fewer than all are `enough`, the others are waited for as long again as these took, and a moment more;
-        without a `moment` they are not waited for, and a refusal is not one of those that are enough.
+        without a `moment` they are not waited for, and a refusal is not one of those that are enough. `room` is how
+        many bytes the arrays of one reply have, where they may be large.
         """
+        self.arrivals.most = MOST_OF_A_REPLY + room
         asked = {m.metadata.dst_node_id: m for m in messages}
         replies = {node: Reply({}, {}, "no answer came") for node in asked}
         waiting, probes, asked_at = self._push(messages), dict[str, int](), self.clock.monotonic()

@@ -41,7 +41,7 @@ from fedsofim.deploy.presence import fewest
 from fedsofim.deploy.round_notes import job_in_words, note_round, plan_in_words, spending_in, standing_of
 from fedsofim.deploy.server import start_job, with_params
 from fedsofim.deploy.unmasking import OpenSum, TooFew
-from fedsofim.deploy.uploads import faults
+from fedsofim.deploy.uploads import faults, upload_bytes
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError
 from fedsofim.files import write_text
@@ -142,7 +142,7 @@ class MethodStrategy(Strategy):
             missing = {self.nodes[c.name]: c.name for c in self.now.clients if c.name not in sound and c.name in here}
             enough = fewest(self.now) - len(sound) if fewest(self.now) < len(self.now.clients) else None
             messages = [ask_message(request, number) for number in missing]
-            replies = post.exchange(messages, self.conduct.timeout, enough)
+            replies = post.exchange(messages, self.conduct.timeout, enough, room=upload_bytes(self.now))
             sound, trouble = self._sorted(sound, {missing[n]: reply for n, reply in replies.items()})
             trouble |= {c.name: "it is not connected" for c in self.now.clients if c.name not in here | set(sound)}
             if len(sound) >= fewest(self.now):

@@ -5,36 +5,66 @@ its standard input and writes answers to its standard output; whatever is printe
 process that started it, whatever ends that.
 """
 
-import ctypes
 import json
 import os
 import signal
 import sys
 from collections.abc import Mapping
-from typing import IO, Any
+from typing import Any
 
-from flwr.app import Context, RecordDict
-from flwr.app.message import Message, remove_content_from_message
-from flwr.common.serde import message_to_proto
-from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, get_object_tree, no_object_id_recompute
-from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
-from flwr.supercore.task_identity import TaskIdentity
+from flwr.app import Error, RecordDict
 
-from fedsofim.deploy.flower.client_app import app
+from fedsofim.deploy.flower.client_app import Incoming, respond
+from fedsofim.deploy.flower.edge import Head, unpacked
 from fedsofim.deploy.flower.fleet import Answer
+from fedsofim.deploy.flower.flower_api import (
+    ErrorCode,
+    Message,
+    Metadata,
+    TaskIdentity,
+    get_all_nested_objects,
+    get_object_tree,
+    make_message,
+    message_to_proto,
+    no_object_id_recompute,
+    remove_content_from_message,
+)
+from fedsofim.deploy.flower.messages import reply_message
+from fedsofim.deploy.flower.pipe import die_with, get, put
+from fedsofim.errors import InputError
 
-_DIE_WITH_PARENT = 1  # of Linux's prctl
+
+def answered(head: Head, contents: Mapping[str, bytes], node: int, most: int, config: Mapping[str, str]) -> Answer:
+    """What this installation says to a message.
+
+    Args:
+        head: Of the message.
+        contents: Of its parts, by their ids.
+        node: This node's number.
+        most: Bytes of arrays in the message, at most.
+        config: Of the node, for `respond`.
+    """
+    try:
+        opened: Any = unpacked(head.message, contents, most)
+    except InputError as error:
+        opened = error
+    return packed(reply_message(*respond(Incoming(head.kind, head.run, opened), config), _question(head, node)))
 
 
-def answered(top: str, contents: dict[str, bytes], node: int, config: Mapping[str, str]) -> Answer:
-    """What this installation's ClientApp says to a message."""
-    message: Any = inflate_object_from_contents(top, contents)
-    message.metadata.__dict__["_message_id"] = top  # which the contents do not tell
-    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, message.metadata.run_id, node
-    context = Context(
-        run_id=message.metadata.run_id, node_id=node, node_config=dict(config), state=RecordDict(), run_config={}
-    )
-    return packed(app(message, context))
+def failed(head: Head, node: int, why: str) -> Answer:
+    """What Flower calls an error, for a message that has no answer."""
+    error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"the node could not answer: {why}")
+    return packed(Message(error, reply_to=_question(head, node)))
+
+
+def _question(head: Head, node: int) -> Message:
+    """A message with nothing in it, to reply to."""
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, head.run, node
+    metadata = Metadata(
+        run_id=head.run, message_id=head.message, src_node_id=head.sender, dst_node_id=node, reply_to_message_id="",
+        group_id=head.group, created_at=head.created, ttl=head.ttl, message_type=head.kind or "query",
+    )  # fmt: skip
+    return make_message(metadata, RecordDict())
 
 
 def packed(reply: Message) -> Answer:
@@ -46,28 +76,6 @@ def packed(reply: Message) -> Answer:
         return Answer(head, tree, {name: each.deflate() for name, each in get_all_nested_objects(reply).items()})
 
 
-# --- letters and answers between two processes --------------------------------------------------------------
-
-
-def put(file: IO[bytes], facts: Mapping[str, Any], parts: Mapping[str, bytes]) -> None:
-    """One frame: a line of JSON with the parts' sizes, then the parts."""
-    head = {"facts": dict(facts), "parts": {name: len(part) for name, part in parts.items()}}
-    file.write(json.dumps(head).encode() + b"\n" + b"".join(parts.values()))
-    file.flush()
-
-
-def get(file: IO[bytes]) -> tuple[dict[str, Any], dict[str, bytes]] | None:
-    """The next frame; None at the end."""
-    line = file.readline()
-    if not line.endswith(b"\n"):
-        return None
-    head = json.loads(line)
-    parts = {name: file.read(size) for name, size in head["parts"].items()}
-    if any(len(parts[name]) != size for name, size in head["parts"].items()):
-        return None
-    return head["facts"], parts
-
-
 def main() -> None:
     config = json.loads(sys.argv[1])
     die_with(int(sys.argv[2]))
@@ -77,16 +85,8 @@ def main() -> None:
         signal.signal(kind, signal.SIG_DFL)
     while (letter := get(letters)) is not None:
         facts, contents = letter
-        answer = answered(facts["top"], contents, facts["node"], config)
+        answer = answered(Head(*facts["head"]), contents, facts["node"], facts["most"], config)
         put(answers, {}, {"head": answer.head, "tree": answer.tree, **answer.contents})
-
-
-def die_with(parent: int) -> None:
-    """End when the parent ends, even if that is killed; elsewhere than on Linux, when the next letter does not come."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit("the node has ended")
 
 
 if __name__ == "__main__":
