@@ -1,0 +1,653 @@
+"""The operations of torch that are translated, each as a function of JAX: arithmetic, reductions, shapes, indices.
+
+torch_layers.py adds products, convolutions, norms and pools. A function takes the arguments of the operation's ATen
+schema by name, defaults filled in, and `out`: the shape and type that torch gives the result, or a tuple of them. What
+is not in the table is refused by name, and so is an argument that a function does not take.
+
+Types are float32, int32 (for torch's int64 and int32) and bool: operands are cast to what torch promotes them to.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedsofim.errors import Refused
+
+Shaped = jax.ShapeDtypeStruct
+
+OPERATIONS: dict[str, Callable[..., Any]] = {}
+
+_WHOLE = 2**31
+
+
+def operation(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function as the translation of ATen operations, named as "add.Tensor"."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        OPERATIONS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def typed(value: Any, dtype: Any) -> Any:
+    """Cast an array or a plain number."""
+    if isinstance(value, bool | int | float):
+        if jnp.issubdtype(dtype, jnp.integer):
+            if not (math.isfinite(value) and abs(value) < _WHOLE):
+                raise Refused(f"the torch module uses the number {value:g} as a whole number; expected 32 bits")
+            value = int(value)
+        return np.asarray(value, dtype)[()]
+    return value if value.dtype == dtype else value.astype(dtype)
+
+
+def common(*values: Any) -> Any:
+    """Return the type that torch promotes operands to."""
+
+    def rank(value: Any) -> int:
+        if isinstance(value, bool | int | float):
+            return (bool, int, float).index(type(value))
+        return (jnp.bool_, jnp.int32, jnp.float32).index(value.dtype)
+
+    return (jnp.bool_, jnp.int32, jnp.float32)[max(map(rank, values))]
+
+
+def axis_of(dim: int, array: Any) -> int:
+    """Return a dimension counted from the front."""
+    return dim % max(1, array.ndim)
+
+
+def axes_of(dim: Any, array: Any) -> tuple[int, ...]:
+    """Return dimensions counted from the front; none named means all."""
+    if dim is None or dim == []:
+        return tuple(range(array.ndim))
+    return tuple(axis_of(d, array) for d in (dim if isinstance(dim, list) else [dim]))
+
+
+# --- one operand --------------------------------------------------------------------------------------------
+
+
+def _elementwise(name: str, function: Callable[..., Any]) -> None:
+    def apply(out: Shaped, self: Any) -> Any:
+        return function(typed(self, out.dtype))
+
+    OPERATIONS[f"{name}.default"] = apply
+
+
+for _name, _function in {
+    "abs": jnp.abs, "acos": jnp.arccos, "acosh": jnp.arccosh, "asin": jnp.arcsin, "asinh": jnp.arcsinh,
+    "atan": jnp.arctan, "atanh": jnp.arctanh, "ceil": jnp.ceil, "cos": jnp.cos, "cosh": jnp.cosh, "erf": jax.lax.erf,
+    "erfc": jax.lax.erfc, "exp": jnp.exp, "exp2": jnp.exp2, "expm1": jnp.expm1, "floor": jnp.floor, "log": jnp.log,
+    "log10": jnp.log10, "log1p": jnp.log1p, "log2": jnp.log2, "neg": jnp.negative, "relu": jax.nn.relu,
+    "round": jnp.round, "rsqrt": jax.lax.rsqrt, "sigmoid": jax.nn.sigmoid, "sgn": jnp.sign, "sign": jnp.sign,
+    "sin": jnp.sin, "sinh": jnp.sinh, "sqrt": jnp.sqrt, "square": jnp.square, "tan": jnp.tan, "tanh": jnp.tanh,
+    "trunc": jnp.trunc, "bitwise_not": jnp.bitwise_not, "reciprocal": lambda x: 1 / x, "lift_fresh_copy": lambda x: x,
+}.items():  # fmt: skip
+    _elementwise(_name, _function)
+
+
+@operation("logical_not.default")
+def _logical_not(out: Shaped, self: Any) -> Any:
+    return self == 0
+
+
+@operation("isnan.default")
+def _isnan(out: Shaped, self: Any) -> Any:
+    return self != self
+
+
+@operation("isinf.default")
+def _isinf(out: Shaped, self: Any) -> Any:
+    return jnp.abs(typed(self, jnp.float32)) == jnp.inf
+
+
+@operation("gelu.default")
+def _gelu(out: Shaped, self: Any, approximate: str) -> Any:
+    if approximate not in ("none", "tanh"):
+        raise Refused(f"'aten.gelu' is asked for the approximation {approximate!r}; expected none or tanh")
+    return jax.nn.gelu(self, approximate=approximate == "tanh")
+
+
+@operation("elu.default")
+def _elu(out: Shaped, self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    below = jnp.where(self > 0, jnp.zeros((), self.dtype), self)
+    return jnp.where(self > 0, self * scale, jnp.expm1(below * input_scale) * (alpha * scale))
+
+
+@operation("leaky_relu.default")
+def _leaky_relu(out: Shaped, self: Any, negative_slope: Any) -> Any:
+    return jnp.where(self > 0, self, self * negative_slope)
+
+
+@operation("rrelu_with_noise_functional.default")
+def _rrelu(out: Any, self: Any, noise: Any, lower: Any, upper: Any, training: bool, generator: Any) -> Any:
+    if training or generator is not None:
+        raise Refused("'aten.rrelu' draws random slopes in training mode; call eval() on the module")
+    return _leaky_relu(out[0], self, (lower + upper) / 2), None
+
+
+@operation("hardtanh.default")
+def _hardtanh(out: Shaped, self: Any, min_val: Any, max_val: Any) -> Any:
+    low, high = typed(min_val, out.dtype), typed(max_val, out.dtype)
+    return jnp.where(self <= low, low, jnp.where(self >= high, high, self))  # no slope at the ends, as in torch
+
+
+@operation("clamp.default", "clamp.Tensor")
+def _clamp(out: Shaped, self: Any, min: Any, max: Any) -> Any:
+    found = typed(self, out.dtype)
+    if min is not None:
+        low = typed(min, out.dtype)
+        found = jnp.where(found < low, low, found)  # a slope of 1 at the ends, as in torch
+    if max is not None:
+        high = typed(max, out.dtype)
+        found = jnp.where(found > high, high, found)
+    return found
+
+
+@operation("clone.default")
+def _clone(out: Shaped, self: Any, memory_format: Any = None) -> Any:
+    return self
+
+
+@operation("alias.default", "detach.default")
+def _alias(out: Shaped, self: Any) -> Any:
+    return jax.lax.stop_gradient(self)  # what is left of detach()
+
+
+@operation("_to_copy.default")
+def _to_copy(out: Shaped, self: Any, dtype: Any, non_blocking: bool) -> Any:
+    return self != 0 if out.dtype == jnp.bool_ else typed(self, out.dtype)
+
+
+# --- two operands -------------------------------------------------------------------------------------------
+
+
+def _scaled(other: Any, alpha: Any, dtype: Any) -> Any:
+    found = typed(other, dtype)
+    return found if alpha == 1 else found * typed(alpha, dtype)
+
+
+@operation("add.Tensor", "add.Scalar")
+def _add(out: Shaped, self: Any, other: Any, alpha: Any) -> Any:
+    return jnp.add(typed(self, out.dtype), _scaled(other, alpha, out.dtype))
+
+
+@operation("sub.Tensor", "sub.Scalar")
+def _sub(out: Shaped, self: Any, other: Any, alpha: Any) -> Any:
+    return jnp.subtract(typed(self, out.dtype), _scaled(other, alpha, out.dtype))
+
+
+@operation("rsub.Tensor", "rsub.Scalar")
+def _rsub(out: Shaped, self: Any, other: Any, alpha: Any) -> Any:
+    return jnp.subtract(typed(other, out.dtype), _scaled(self, alpha, out.dtype))
+
+
+@operation("mul.Tensor", "mul.Scalar")
+def _mul(out: Shaped, self: Any, other: Any) -> Any:
+    return jnp.multiply(typed(self, out.dtype), typed(other, out.dtype))
+
+
+@operation("div.Tensor", "div.Scalar")
+def _div(out: Shaped, self: Any, other: Any) -> Any:
+    return jnp.true_divide(typed(self, out.dtype), typed(other, out.dtype))
+
+
+@operation("div.Tensor_mode", "div.Scalar_mode")
+def _div_mode(out: Shaped, self: Any, other: Any, rounding_mode: str | None) -> Any:
+    if rounding_mode is None:
+        return _div(out, self, other)
+    if rounding_mode not in ("floor", "trunc"):
+        raise Refused(f"'aten.div' is asked to round by {rounding_mode!r}; expected floor or trunc")
+    a, b = typed(self, out.dtype), _divisor("div", other, out.dtype)
+    if rounding_mode == "floor":
+        return jax.lax.stop_gradient(jnp.floor_divide(a, b))
+    return jax.lax.stop_gradient(_truncated(a, b, out.dtype))
+
+
+def _truncated(a: Any, b: Any, dtype: Any) -> Any:
+    if not jnp.issubdtype(dtype, jnp.integer):
+        return jnp.trunc(jnp.true_divide(a, b))
+    a, b = jnp.broadcast_arrays(a, b)
+    return jax.lax.div(a, b)
+
+
+def _divisor(name: str, other: Any, dtype: Any) -> Any:
+    """Whole numbers are divided by a plain number only: torch fails on 0, and JAX does not."""
+    if jnp.issubdtype(dtype, jnp.integer) and (not isinstance(other, int | float) or other == 0):
+        raise Refused(
+            f"'aten.{name}' divides whole numbers by computed ones, which fails where these are 0; convert to float "
+            "before the division, or divide by a constant"
+        )
+    return typed(other, dtype)
+
+
+@operation("remainder.Tensor", "remainder.Scalar")
+def _remainder(out: Shaped, self: Any, other: Any) -> Any:
+    return jnp.remainder(typed(self, out.dtype), _divisor("remainder", other, out.dtype))
+
+
+@operation("fmod.Tensor", "fmod.Scalar")
+def _fmod(out: Shaped, self: Any, other: Any) -> Any:
+    return jnp.fmod(typed(self, out.dtype), _divisor("fmod", other, out.dtype))
+
+
+@operation("pow.Tensor_Scalar")
+def _pow_scalar(out: Shaped, self: Any, exponent: Any) -> Any:
+    base = typed(self, out.dtype)
+    if float(exponent).is_integer() and abs(exponent) <= 64:
+        if exponent == 0:
+            return jnp.ones(out.shape, out.dtype)
+        return jax.lax.integer_pow(base, int(exponent))
+    return jnp.sqrt(base) if exponent == 0.5 else jnp.power(base, typed(exponent, out.dtype))
+
+
+@operation("pow.Tensor_Tensor", "pow.Scalar")
+def _pow(out: Shaped, self: Any, exponent: Any) -> Any:
+    if not jnp.issubdtype(out.dtype, jnp.floating):
+        raise Refused("'aten.pow' raises whole numbers to computed powers; convert to float before")
+    return jnp.power(typed(self, out.dtype), typed(exponent, out.dtype))
+
+
+@operation("atan2.default")
+def _atan2(out: Shaped, self: Any, other: Any) -> Any:
+    return jnp.arctan2(typed(self, out.dtype), typed(other, out.dtype))
+
+
+@operation("maximum.default")
+def _maximum(out: Shaped, self: Any, other: Any) -> Any:
+    return jnp.maximum(typed(self, out.dtype), typed(other, out.dtype))
+
+
+@operation("minimum.default")
+def _minimum(out: Shaped, self: Any, other: Any) -> Any:
+    return jnp.minimum(typed(self, out.dtype), typed(other, out.dtype))
+
+
+def _comparison(name: str, function: Callable[..., Any]) -> None:
+    @operation(f"{name}.Tensor", f"{name}.Scalar")
+    def compare(out: Shaped, self: Any, other: Any) -> Any:
+        dtype = common(self, other)
+        return function(typed(self, dtype), typed(other, dtype))
+
+
+for _name, _function in {
+    "eq": jnp.equal, "ne": jnp.not_equal, "lt": jnp.less, "le": jnp.less_equal, "gt": jnp.greater,
+    "ge": jnp.greater_equal,
+}.items():  # fmt: skip
+    _comparison(_name, _function)
+
+
+def _logic(name: str, function: Callable[..., Any]) -> None:
+    def both(out: Shaped, self: Any, other: Any) -> Any:
+        return function(self != 0, other != 0)
+
+    def bits(out: Shaped, self: Any, other: Any) -> Any:
+        return function(typed(self, out.dtype), typed(other, out.dtype))
+
+    OPERATIONS[f"logical_{name}.default"] = both
+    OPERATIONS[f"bitwise_{name}.Tensor"] = OPERATIONS[f"bitwise_{name}.Scalar"] = bits
+
+
+for _name, _function in {"and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jnp.bitwise_xor}.items():
+    _logic(_name, _function)
+
+
+@operation("where.self", "where.ScalarOther", "where.ScalarSelf")
+def _where(out: Shaped, condition: Any, self: Any, other: Any) -> Any:
+    return jnp.where(condition, typed(self, out.dtype), typed(other, out.dtype))
+
+
+# --- reductions ---------------------------------------------------------------------------------------------
+
+
+@operation("sum.default", "sum.dim_IntList")
+def _sum(out: Shaped, self: Any, dtype: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return jnp.sum(typed(self, out.dtype), axis=axes_of(dim, self), keepdims=keepdim)
+
+
+@operation("mean.default", "mean.dim")
+def _mean(out: Shaped, self: Any, dtype: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return jnp.mean(typed(self, out.dtype), axis=axes_of(dim, self), keepdims=keepdim)
+
+
+@operation("prod.default", "prod.dim_int")
+def _prod(out: Shaped, self: Any, dtype: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return jnp.prod(typed(self, out.dtype), axis=axes_of(dim, self), keepdims=keepdim)
+
+
+@operation("amax.default", "max.default")
+def _amax(out: Shaped, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return jnp.max(self, axis=axes_of(dim, self), keepdims=keepdim)
+
+
+@operation("amin.default", "min.default")
+def _amin(out: Shaped, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return jnp.min(self, axis=axes_of(dim, self), keepdims=keepdim)
+
+
+@operation("any.default", "any.dim", "any.dims")
+def _any(out: Shaped, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return jnp.any(self != 0, axis=axes_of(dim, self), keepdims=keepdim)
+
+
+@operation("all.default", "all.dim", "all.dims")
+def _all(out: Shaped, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    return jnp.all(self != 0, axis=axes_of(dim, self), keepdims=keepdim)
+
+
+@operation("argmax.default")
+def _argmax(out: Shaped, self: Any, dim: int | None, keepdim: bool) -> Any:
+    return jnp.argmax(self, axis=dim, keepdims=keepdim).astype(out.dtype)
+
+
+@operation("argmin.default")
+def _argmin(out: Shaped, self: Any, dim: int | None, keepdim: bool) -> Any:
+    return jnp.argmin(self, axis=dim, keepdims=keepdim).astype(out.dtype)
+
+
+@operation("max.dim")
+def _max_dim(out: Any, self: Any, dim: int, keepdim: bool) -> Any:
+    return _where_found(out, self, dim, jnp.argmax(self, axis=dim, keepdims=True))
+
+
+@operation("min.dim")
+def _min_dim(out: Any, self: Any, dim: int, keepdim: bool) -> Any:
+    return _where_found(out, self, dim, jnp.argmin(self, axis=dim, keepdims=True))
+
+
+def _where_found(out: Any, array: Any, dim: int, index: Any) -> Any:
+    """The slope goes to the one number that was found, as in torch."""
+    values = jnp.take_along_axis(array, index, axis=dim)
+    return values.reshape(out[0].shape), index.reshape(out[1].shape).astype(out[1].dtype)
+
+
+@operation("var.correction")
+def _var(out: Shaped, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    return _moments(self, dim, correction, keepdim)[0]
+
+
+@operation("var_mean.correction")
+def _var_mean(out: Any, self: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
+    return _moments(self, dim, correction, keepdim)
+
+
+def _moments(array: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
+    axes = axes_of(dim, array)
+    count = math.prod(array.shape[a] for a in axes)
+    mean = jnp.mean(array, axis=axes, keepdims=True)
+    squares = jnp.sum(jnp.square(array - mean), axis=axes, keepdims=keepdim)
+    left = max(0.0, count - (1 if correction is None else correction))
+    variance = squares / left if left else jnp.full_like(squares, jnp.nan)
+    return variance, mean if keepdim else mean.reshape(variance.shape)
+
+
+@operation("cumsum.default")
+def _cumsum(out: Shaped, self: Any, dim: int, dtype: Any) -> Any:
+    return jnp.cumsum(typed(self, out.dtype), axis=dim) if self.ndim else typed(self, out.dtype)
+
+
+@operation("_softmax.default")
+def _softmax(out: Shaped, self: Any, dim: int, half_to_float: bool) -> Any:
+    return jax.nn.softmax(self, axis=dim)
+
+
+@operation("_log_softmax.default")
+def _log_softmax(out: Shaped, self: Any, dim: int, half_to_float: bool) -> Any:
+    return jax.nn.log_softmax(self, axis=dim)
+
+
+@operation("linalg_vector_norm.default")
+def _norm(out: Shaped, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+    axes = axes_of(dim, self)
+    if ord == 1:
+        return jnp.sum(jnp.abs(self), axis=axes, keepdims=keepdim)
+    if ord == math.inf:
+        return jnp.max(jnp.abs(self), axis=axes, keepdims=keepdim)
+    if ord != 2:
+        raise Refused(f"'aten.linalg_vector_norm' is of order {ord:g}; expected 1, 2 or infinity")
+    squares = jnp.sum(jnp.square(self), axis=axes, keepdims=keepdim)
+    there = squares != 0  # at 0 the slope is 0, as in torch
+    return jnp.where(there, jnp.sqrt(jnp.where(there, squares, jnp.ones((), squares.dtype))), squares)
+
+
+@operation("sort.default", "sort.stable")
+def _sort(out: Any, self: Any, dim: int, descending: bool, stable: Any = None) -> Any:
+    order = jnp.argsort(self, axis=dim, descending=descending, stable=True)
+    return jnp.take_along_axis(self, order, axis=dim), order.astype(out[1].dtype)
+
+
+@operation("topk.default")
+def _topk(out: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) -> Any:
+    order = jnp.argsort(self, axis=dim, descending=largest, stable=True)
+    order = jax.lax.slice_in_dim(order, 0, k, axis=axis_of(dim, self))
+    return jnp.take_along_axis(self, order, axis=dim), order.astype(out[1].dtype)
+
+
+# --- shapes -------------------------------------------------------------------------------------------------
+
+
+@operation(
+    "view.default", "_unsafe_view.default", "reshape.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
+    "squeeze.dims",
+)  # fmt: skip
+def _reshape(out: Shaped, self: Any, **_: Any) -> Any:
+    return self.reshape(out.shape)  # the same numbers in the same order: the shape is torch's
+
+
+@operation("permute.default")
+def _permute(out: Shaped, self: Any, dims: list[int]) -> Any:
+    return self.transpose([axis_of(d, self) for d in dims])
+
+
+@operation("transpose.int")
+def _transpose(out: Shaped, self: Any, dim0: int, dim1: int) -> Any:
+    return jnp.swapaxes(self, dim0, dim1)
+
+
+@operation("t.default")
+def _t(out: Shaped, self: Any) -> Any:
+    return self.T
+
+
+@operation("expand.default")
+def _expand(out: Shaped, self: Any, size: Any, implicit: bool) -> Any:
+    return jnp.broadcast_to(self, out.shape)
+
+
+@operation("repeat.default")
+def _repeat(out: Shaped, self: Any, repeats: list[int]) -> Any:
+    return jnp.tile(self.reshape((1,) * (len(repeats) - self.ndim) + self.shape), repeats)
+
+
+@operation("flip.default")
+def _flip(out: Shaped, self: Any, dims: list[int]) -> Any:
+    return jnp.flip(self, axes_of(dims, self)) if dims else self
+
+
+@operation("cat.default")
+def _cat(out: Shaped, tensors: list[Any], dim: int) -> Any:
+    full = [typed(t, out.dtype) for t in tensors if t.shape != (0,)]  # torch leaves these out
+    return jnp.concatenate(full, axis=dim)
+
+
+@operation("split_with_sizes.default", "split_with_sizes_copy.default")
+def _split(out: Any, self: Any, split_sizes: list[int], dim: int) -> Any:
+    ends = np.cumsum(split_sizes)
+    axis = axis_of(dim, self)
+    return tuple(
+        jax.lax.slice_in_dim(self, int(e) - s, int(e), axis=axis) for s, e in zip(split_sizes, ends, strict=True)
+    )
+
+
+@operation("slice.Tensor")
+def _slice(out: Shaped, self: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
+    axis, places = axis_of(dim, self), _places(self, dim, start, end, step)
+    return jax.lax.slice_in_dim(self, places.start, max(places.start, places.stop), step, axis=axis)
+
+
+def _places(array: Any, dim: int, start: int | None, end: int | None, step: int) -> range:
+    return range(*slice(start, end, step).indices(array.shape[dim]))
+
+
+@operation("select.int")
+def _select(out: Shaped, self: Any, dim: int, index: int) -> Any:
+    return jax.lax.index_in_dim(self, index, axis_of(dim, self), keepdims=False)
+
+
+@operation("slice_scatter.default")
+def _slice_scatter(
+    out: Shaped, self: Any, src: Any, dim: int, start: int | None, end: int | None, step: int
+) -> Any:
+    axis, places = axis_of(dim, self), _places(self, dim, start, end, step)
+    source = jnp.broadcast_to(typed(src, self.dtype), (*self.shape[:axis], len(places), *self.shape[axis + 1 :]))
+    if step == 1:
+        sides = [(0, places.start), (places.start + len(places), self.shape[axis])]
+        before, after = (jax.lax.slice_in_dim(self, a, b, axis=axis) for a, b in sides)
+        return jnp.concatenate([before, source, after], axis=axis)
+    return self.at[(slice(None),) * axis + (slice(places.start, places.stop, step),)].set(source)
+
+
+@operation("select_scatter.default")
+def _select_scatter(out: Shaped, self: Any, src: Any, dim: int, index: int) -> Any:
+    axis = axis_of(dim, self)
+    at = index % self.shape[axis]
+    return _slice_scatter(out, self, jnp.expand_dims(src, axis), axis, at, at + 1, 1)
+
+
+@operation("constant_pad_nd.default")
+def _constant_pad(out: Shaped, self: Any, pad: list[int], value: Any) -> Any:
+    sides = [(0, 0, 0)] * (self.ndim - len(pad) // 2)
+    sides += [(pad[i], pad[i + 1], 0) for i in range(len(pad) - 2, -1, -2)]
+    return jax.lax.pad(self, jnp.asarray(typed(value, self.dtype)), sides)
+
+
+@operation("copy.default")
+def _copy(out: Shaped, self: Any, src: Any, non_blocking: bool) -> Any:
+    return jnp.broadcast_to(src != 0 if out.dtype == jnp.bool_ else typed(src, out.dtype), out.shape)
+
+
+@operation("diagonal.default")
+def _diagonal(out: Shaped, self: Any, offset: int, dim1: int, dim2: int) -> Any:
+    return jnp.diagonal(self, offset, dim1, dim2)
+
+
+# --- made of nothing ----------------------------------------------------------------------------------------
+
+
+@operation("full.default", "full_like.default")
+def _full(out: Shaped, fill_value: Any, dtype: Any, size: Any = None, self: Any = None) -> Any:
+    return jnp.full(out.shape, typed(fill_value, out.dtype), out.dtype)
+
+
+@operation("empty.memory_format")
+def _empty(out: Shaped, size: Any, dtype: Any) -> Any:
+    return jnp.zeros(out.shape, out.dtype)
+
+
+@operation("scalar_tensor.default")
+def _scalar(out: Shaped, s: Any, dtype: Any) -> Any:
+    return jnp.full((), typed(s, out.dtype), out.dtype)
+
+
+@operation("fill.Scalar")
+def _fill(out: Shaped, self: Any, value: Any) -> Any:
+    return jnp.full(out.shape, typed(value, out.dtype), out.dtype)
+
+
+@operation("fill.Tensor")
+def _fill_tensor(out: Shaped, self: Any, value: Any) -> Any:
+    return jnp.broadcast_to(typed(value, out.dtype), out.shape)
+
+
+@operation("arange.start_step")
+def _arange(out: Shaped, start: Any, end: Any, step: Any, dtype: Any) -> Any:
+    steps = jax.lax.iota(jnp.int32, out.shape[0]).astype(out.dtype)
+    if step != 1:
+        steps = steps * typed(step, out.dtype)
+    return steps + typed(start, out.dtype) if start else steps
+
+
+# --- indices ------------------------------------------------------------------------------------------------
+# Where torch fails on an index, the result is NaN: a record on which the module fails contributes zero.
+
+
+def _not_negative(index: Any, size: int) -> Any:
+    return jnp.where(index < 0, size, index)
+
+
+def _positions(self: Any, indices: list[Any]) -> tuple[Any, ...]:
+    if any(i is not None and i.dtype != jnp.int32 for i in indices):
+        raise Refused(
+            "'aten.index' picks by a mask of true and false, so how much it gives depends on the record; use "
+            "torch.where"
+        )
+    return tuple(slice(None) if i is None else i for i in indices)
+
+
+@operation("index.Tensor", "_unsafe_index.Tensor")
+def _index(out: Shaped, self: Any, indices: list[Any]) -> Any:
+    return self.at[_positions(self, indices)].get(mode="fill")
+
+
+@operation("index_put.default", "_unsafe_index_put.default")
+def _index_put(out: Shaped, self: Any, indices: list[Any], values: Any, accumulate: bool) -> Any:
+    at = self.at[_positions(self, indices)]
+    return at.add(values) if accumulate else at.set(values)
+
+
+@operation("index_select.default")
+def _index_select(out: Shaped, self: Any, dim: int, index: Any) -> Any:
+    axis = axis_of(dim, self)
+    return jnp.take(self, _not_negative(index, self.shape[axis]), axis=axis, mode="fill")
+
+
+def _grid(index: Any, axis: int, size: int) -> tuple[Any, ...]:
+    """Return the places that an index along one axis means, as torch's gather and scatter read it."""
+    grid = [jax.lax.broadcasted_iota(jnp.int32, index.shape, a) for a in range(index.ndim)]
+    grid[axis] = _not_negative(index, size)
+    return tuple(grid)
+
+
+@operation("gather.default")
+def _gather(out: Shaped, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+    axis = axis_of(dim, self)
+    return self.at[_grid(index, axis, self.shape[axis])].get(mode="fill")
+
+
+@operation("scatter.value", "scatter.src")
+def _scatter(out: Shaped, self: Any, dim: int, index: Any, value: Any = None, src: Any = None) -> Any:
+    axis = axis_of(dim, self)
+    at = self.at[_grid(index, axis, self.shape[axis])]
+    return at.set(typed(value, self.dtype) if src is None else _corner(src, index))
+
+
+@operation("scatter_add.default")
+def _scatter_add(out: Shaped, self: Any, dim: int, index: Any, src: Any) -> Any:
+    axis = axis_of(dim, self)
+    return self.at[_grid(index, axis, self.shape[axis])].add(_corner(src, index))
+
+
+def _corner(src: Any, index: Any) -> Any:
+    return jax.lax.slice(src, [0] * src.ndim, index.shape)
+
+
+@operation("embedding.default")
+def _embedding(
+    out: Shaped, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Any:
+    if scale_grad_by_freq:
+        raise Refused("'aten.embedding' scales gradients by how often a row is used; set scale_grad_by_freq=False")
+    rows = jnp.take(weight, _not_negative(indices, weight.shape[0]), axis=0, mode="fill")
+    if padding_idx < 0:
+        return rows
+    return jnp.where((indices == padding_idx)[..., None], jax.lax.stop_gradient(rows), rows)
+
+
+def each(value: int | Sequence[int], count: int) -> list[int]:
+    """Return one number for each dimension, where torch takes one for all."""
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
