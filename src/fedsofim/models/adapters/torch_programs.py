@@ -11,7 +11,7 @@ import fedsofim.models.adapters.torch_layers as _layers  # registers its operati
 from fedsofim.errors import InputError, Refused
 from fedsofim.models.adapters.torch_operations import OPERATIONS, Shaped
 
-_TABLE = dict(OPERATIONS) if _layers else {}
+TABLE = dict(OPERATIONS) if _layers else {}
 PICK = "getitem"
 ASSERT = "_assert_async"
 
@@ -72,7 +72,7 @@ class Program:
 
 def known(name: str) -> bool:
     """Is an operation in the table?"""
-    return name in _TABLE or name in (PICK, ASSERT)
+    return name in TABLE or name in (PICK, ASSERT)
 
 
 def _filled(value: Any, values: Mapping[int, Any]) -> Any:
@@ -93,7 +93,7 @@ def _picked(step: Step, arguments: Mapping[str, Any]) -> Any:
 
 def _applied(step: Step, arguments: dict[str, Any]) -> Any:
     try:
-        found = _TABLE[step.name](step.out, **arguments)
+        found = TABLE[step.name](step.out, **arguments)
     except InputError:
         raise
     except (TypeError, ValueError, NotImplementedError, IndexError, OverflowError) as error:
