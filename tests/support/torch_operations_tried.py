@@ -56,17 +56,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "softplus": lambda h: F.softplus(h) + F.mish(h) + F.silu(h) + F.logsigmoid(h) + F.softsign(h),
     "shrink": lambda h: F.hardshrink(h) + F.softshrink(h) + F.tanhshrink(h) + F.threshold(h, 0.1, -1.0),
     "clamp": lambda h: h.clamp(-0.3, 0.4) + h.clamp(min=0.1) + h.clamp(max=torch.tensor(0.2)),
-    "remainders": lambda h: torch.remainder(h, 0.3) + torch.fmod(h, 0.3) + torch.remainder(h, h.abs() + 1),
+    "remainders": lambda h: torch.remainder(h, 0.3) + torch.fmod(h, 0.3) + torch.remainder(h, h.abs() + 1) + torch.fmod(h, positive(h) / 3),
     "divisions": lambda h: h / 3 + torch.div(h, 0.3, rounding_mode="floor") + torch.div(h, 0.3, rounding_mode="trunc"),
     "of whole numbers": lambda h: (
         (tokens(h) // 2 - tokens(h) % 3 + torch.div(tokens(h) - 2, 2, rounding_mode="trunc")).float() * h
-        + (tokens(h) - 2) / 4 + (tokens(h) & 1 | 2 ^ tokens(h)) + (~tokens(h)).float() + torch.fmod(tokens(h) - 2, 2)
+        + (tokens(h) - 2) / 4 + ((tokens(h) & 1) ^ tokens(h)) + ((tokens(h) ^ 3) | 2) + (~tokens(h)).float() + torch.fmod(tokens(h) - 2, 2)
     ),
     "powers": lambda h: h**2 + h**3 + positive(h) ** 0.5 + positive(h) ** -1.5 + 2.0**h + positive(h) ** h + h**0,
     "atan2": lambda h: torch.atan2(h, positive(h)),
     "pairs": lambda h: torch.maximum(h, h.flip(-1)) - torch.minimum(h, 0.3 * h.flip(1)) - (1 - h),
     "alpha": lambda h: torch.add(h, h * h, alpha=2) - torch.sub(h, h.sin(), alpha=3) + torch.rsub(h, h.cos(), alpha=2),
-    "comparisons": lambda h: h * (h > 0) + (h >= 0.1) * 2 + (h < h.flip(1)).float() - (h <= -0.2).float(),
+    "comparisons": lambda h: h * (h > 0) + (h >= 0.1) * 2 + (h < h.flip(1)).float() - (h <= -0.2).float() + (h > h.flip(2)) * h + (h <= h.flip(1)) * 3,
     "equalities": lambda h: (tokens(h) == 1) * h + (tokens(h) != tokens(h.flip(1))) * h * 2 + (tokens(h) == tokens(h)),
     "logic": lambda h: torch.where(
         (h > 0).logical_and(h < 1).logical_or(h > 2).logical_xor(h < -1).logical_not(), h, -2 * h
@@ -86,7 +86,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "norms": lambda h: h / h.norm(dim=1, keepdim=True) + h.norm(1, 2, True) + torch.linalg.vector_norm(h, math.inf, 1, True),
     "sorted": lambda h: h.sort(1)[0] + h.sort(2, descending=True)[0] * h.sort(2)[1] + h.sort(dim=1, stable=True)[0],
     "topk": lambda h: h.topk(3, 2)[0] + h.topk(2, 1, largest=False)[0].mean(1, True)[:, :, :3],
-    "shapes": lambda h: h.reshape(-1, 2, 16).transpose(1, 2).unsqueeze(1).squeeze().mT.flatten(1).unflatten(1, (4, 8)),
+    "shapes": lambda h: h.reshape(-1, 2, 16).transpose(1, 2).unsqueeze(1).squeeze().mT.flatten(1).unflatten(1, (4, -1)),
     "expanded": lambda h: h.unsqueeze(1).expand(-1, 3, -1, -1).flip(1, 3).repeat(1, 1, 2, 1).mean(1),
     "joined": lambda h: torch.cat([h, h.flip(1)], -1) + torch.stack([h, -h], -1).flatten(2),
     "split": lambda h: h.chunk(2, 2)[0] * h.split([3, 4, 1], 2)[1] + sum(h.unbind(1))[:, None, :4],
@@ -136,6 +136,6 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "windows": lambda h: F.unfold(image(h), 3, padding=1, stride=2),
     "detached": lambda h: h * h.detach() + h.cos(),
     "converted": lambda h: (h * 4).int().float() + (h > 0).long() * h + h.bool().float() + (h * 3).to(torch.int32) * 0.5,
-    "kinds mixed": lambda h: (h > 0) + (tokens(h) * 2 + (h > 1)) * h - (h > 0) * (h < 1),
+    "kinds mixed": lambda h: (h > 0) + (tokens(h) * 2 + (h > 1)) * h + (h > 0) * (h < 1),
     "logs": lambda h: torch.logaddexp(h, h.flip(1)) + torch.xlogy(h, positive(h)) + torch.lerp(h, h.flip(1), 0.3) + torch.addcmul(h, h, h),
 }  # fmt: skip

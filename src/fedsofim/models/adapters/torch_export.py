@@ -25,7 +25,8 @@ from fedsofim.errors import InputError, Refused
 from fedsofim.models.adapters.torch_programs import ASSERT, PICK, Program, Ref, Shaped, Step, known, taken_places
 
 _TYPES: dict[Any, Any] = {
-    torch.float32: jnp.float32, torch.int64: jnp.int32, torch.int32: jnp.int32, torch.bool: jnp.bool_,
+    torch.float32: jnp.float32, torch.int64: jnp.int32, torch.int32: jnp.int32, torch.uint8: jnp.uint8,
+    torch.bool: jnp.bool_,
 }  # fmt: skip
 #: Arguments that say where and how numbers lie in memory, and nothing about them.
 _MEMORY = {"layout", "device", "pin_memory", "memory_format"}
@@ -88,7 +89,7 @@ def array_of(what: str, tensor: Any) -> np.ndarray:
     if type(tensor) not in (torch.Tensor, nn.Parameter):
         raise Refused(f"{what} is a {type(tensor).__name__}; expected a plain torch.Tensor or nn.Parameter")
     if tensor.layout is not torch.strided or tensor.dtype not in _TYPES:
-        raise Refused(f"{what} holds {tensor.dtype} ({tensor.layout}); expected float32, int64, int32 or bool")
+        raise Refused(f"{what} holds {tensor.dtype} ({tensor.layout}); expected float32, int64, int32, uint8 or bool")
     array = np.array(torch.Tensor.numpy(torch.Tensor.detach(tensor).cpu()))
     if array.dtype == np.int64:
         if array.size and np.abs(array).max() >= _WHOLE:
@@ -249,8 +250,8 @@ class _Reader:
             raise Refused(f"the size of what '{node.target}' gives depends on the record's values; use torch.where")
         if value.dtype not in _TYPES:
             raise Refused(
-                f"'{node.target}' computes in {value.dtype}, which is not translated; expected float32, int64, int32 "
-                "or bool"
+                f"'{node.target}' computes in {value.dtype}, which is not translated; expected float32, int64, "
+                "int32, uint8 or bool"
             )
         return jax.ShapeDtypeStruct(tuple(value.shape), _TYPES[value.dtype])
 

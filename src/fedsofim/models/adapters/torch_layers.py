@@ -21,16 +21,6 @@ def _product(out: Shaped, self: Any, mat2: Any) -> Any:
     return jnp.matmul(self, mat2)
 
 
-@operation("mv.default")
-def _mv(out: Shaped, self: Any, vec: Any) -> Any:
-    return jnp.matmul(self, vec)
-
-
-@operation("dot.default")
-def _dot(out: Shaped, self: Any, tensor: Any) -> Any:
-    return jnp.dot(self, tensor)
-
-
 @operation("addmm.default")
 def _addmm(out: Shaped, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
     product = jnp.matmul(mat1, mat2)
@@ -169,7 +159,7 @@ def _max_pool(
     return _over_windows(self, -jnp.inf, jax.lax.max, _windows(out[0], self, kernel_size, stride, padding)), None
 
 
-@operation("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+@operation("avg_pool2d.default", "avg_pool3d.default")
 def _avg_pool(
     out: Shaped, self: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool,
     divisor_override: int | None = None,
@@ -226,7 +216,7 @@ def _ratio(scale_factors: Any, place: int, size: int, wanted: int) -> float:
     return 1 / scale_factors[place] if scale_factors else size / wanted
 
 
-@operation("upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec")
+@operation("upsample_nearest2d.vec")
 def _nearest(out: Shaped, input: Any, output_size: Any, scale_factors: Any) -> Any:
     for place, axis in enumerate(range(2, input.ndim)):
         size, wanted = input.shape[axis], out.shape[axis]
@@ -239,7 +229,7 @@ def _nearest(out: Shaped, input: Any, output_size: Any, scale_factors: Any) -> A
     return input
 
 
-@operation("upsample_linear1d.vec", "upsample_bilinear2d.vec", "upsample_trilinear3d.vec")
+@operation("upsample_bilinear2d.vec")
 def _linear(out: Shaped, input: Any, output_size: Any, align_corners: bool, scale_factors: Any) -> Any:
     for place, axis in enumerate(range(2, input.ndim)):
         size, wanted = input.shape[axis], out.shape[axis]

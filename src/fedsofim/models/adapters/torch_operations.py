@@ -4,7 +4,7 @@ torch_layers.py adds products, convolutions, norms and pools. A function takes t
 schema by name, defaults filled in, and `out`: the shape and type that torch gives the result, or a tuple of them. What
 is not in the table is refused by name, and so is an argument that a function does not take.
 
-Types are float32, int32 (for torch's int64 and int32) and bool: operands are cast to what torch promotes them to.
+Types are float32, int32 (for torch's int64 and int32), uint8 and bool: operands are cast to what torch promotes them to.
 """
 
 import math
@@ -45,15 +45,25 @@ def typed(value: Any, dtype: Any) -> Any:
     return value if value.dtype == dtype else value.astype(dtype)
 
 
+_ORDER: list[Any] = [jnp.dtype(t) for t in (jnp.bool_, jnp.uint8, jnp.int32, jnp.float32)]
+
+
 def common(*values: Any) -> Any:
-    """Return the type that torch promotes operands to."""
+    """Return the type that torch promotes operands to; a plain number counts by its kind alone."""
+    highest = max((_ORDER.index(v.dtype) for v in values if not isinstance(v, bool | int | float)), default=0)
+    for value in values:
+        if type(value) is float:
+            highest = _ORDER.index(jnp.dtype(jnp.float32))
+        elif type(value) is int and highest == 0:
+            highest = _ORDER.index(jnp.dtype(jnp.int32))
+    return _ORDER[highest]
 
-    def rank(value: Any) -> int:
-        if isinstance(value, bool | int | float):
-            return (bool, int, float).index(type(value))
-        return (jnp.bool_, jnp.int32, jnp.float32).index(value.dtype)
 
-    return (jnp.bool_, jnp.int32, jnp.float32)[max(map(rank, values))]
+def true(value: Any) -> Any:
+    """Return where a value is not 0."""
+    if isinstance(value, bool | int | float):
+        return np.bool_(value != 0)
+    return value if value.dtype == jnp.bool_ else value != jnp.zeros((), value.dtype)
 
 
 def axis_of(dim: int, array: Any) -> int:
@@ -83,16 +93,16 @@ for _name, _function in {
     "atan": jnp.arctan, "atanh": jnp.arctanh, "ceil": jnp.ceil, "cos": jnp.cos, "cosh": jnp.cosh, "erf": jax.lax.erf,
     "erfc": jax.lax.erfc, "exp": jnp.exp, "exp2": jnp.exp2, "expm1": jnp.expm1, "floor": jnp.floor, "log": jnp.log,
     "log10": jnp.log10, "log1p": jnp.log1p, "log2": jnp.log2, "neg": jnp.negative, "relu": jax.nn.relu,
-    "round": jnp.round, "rsqrt": jax.lax.rsqrt, "sigmoid": jax.nn.sigmoid, "sgn": jnp.sign, "sign": jnp.sign,
-    "sin": jnp.sin, "sinh": jnp.sinh, "sqrt": jnp.sqrt, "square": jnp.square, "tan": jnp.tan, "tanh": jnp.tanh,
-    "trunc": jnp.trunc, "bitwise_not": jnp.bitwise_not, "reciprocal": lambda x: 1 / x, "lift_fresh_copy": lambda x: x,
+    "round": jnp.round, "rsqrt": jax.lax.rsqrt, "sigmoid": jax.nn.sigmoid, "sign": jnp.sign,
+    "sin": jnp.sin, "sinh": jnp.sinh, "sqrt": jnp.sqrt, "tan": jnp.tan, "tanh": jnp.tanh,
+    "trunc": jnp.trunc, "bitwise_not": jnp.bitwise_not, "reciprocal": lambda x: 1 / x,
 }.items():  # fmt: skip
     _elementwise(_name, _function)
 
 
 @operation("logical_not.default")
 def _logical_not(out: Shaped, self: Any) -> Any:
-    return self == 0
+    return ~true(self)
 
 
 @operation("isnan.default")
@@ -153,14 +163,14 @@ def _clone(out: Shaped, self: Any, memory_format: Any = None) -> Any:
     return self
 
 
-@operation("alias.default", "detach.default")
+@operation("alias.default")
 def _alias(out: Shaped, self: Any) -> Any:
     return jax.lax.stop_gradient(self)  # what is left of detach()
 
 
 @operation("_to_copy.default")
 def _to_copy(out: Shaped, self: Any, dtype: Any, non_blocking: bool) -> Any:
-    return self != 0 if out.dtype == jnp.bool_ else typed(self, out.dtype)
+    return true(self) if out.dtype == jnp.bool_ else typed(self, out.dtype)
 
 
 # --- two operands -------------------------------------------------------------------------------------------
@@ -176,14 +186,9 @@ def _add(out: Shaped, self: Any, other: Any, alpha: Any) -> Any:
     return jnp.add(typed(self, out.dtype), _scaled(other, alpha, out.dtype))
 
 
-@operation("sub.Tensor", "sub.Scalar")
+@operation("sub.Tensor")
 def _sub(out: Shaped, self: Any, other: Any, alpha: Any) -> Any:
     return jnp.subtract(typed(self, out.dtype), _scaled(other, alpha, out.dtype))
-
-
-@operation("rsub.Tensor", "rsub.Scalar")
-def _rsub(out: Shaped, self: Any, other: Any, alpha: Any) -> Any:
-    return jnp.subtract(typed(other, out.dtype), _scaled(self, alpha, out.dtype))
 
 
 @operation("mul.Tensor", "mul.Scalar")
@@ -191,12 +196,12 @@ def _mul(out: Shaped, self: Any, other: Any) -> Any:
     return jnp.multiply(typed(self, out.dtype), typed(other, out.dtype))
 
 
-@operation("div.Tensor", "div.Scalar")
+@operation("div.Tensor")
 def _div(out: Shaped, self: Any, other: Any) -> Any:
     return jnp.true_divide(typed(self, out.dtype), typed(other, out.dtype))
 
 
-@operation("div.Tensor_mode", "div.Scalar_mode")
+@operation("div.Tensor_mode")
 def _div_mode(out: Shaped, self: Any, other: Any, rounding_mode: str | None) -> Any:
     if rounding_mode is None:
         return _div(out, self, other)
@@ -283,7 +288,7 @@ for _name, _function in {
 
 def _logic(name: str, function: Callable[..., Any]) -> None:
     def both(out: Shaped, self: Any, other: Any) -> Any:
-        return function(self != 0, other != 0)
+        return function(true(self), true(other))
 
     def bits(out: Shaped, self: Any, other: Any) -> Any:
         return function(typed(self, out.dtype), typed(other, out.dtype))
@@ -296,7 +301,7 @@ for _name, _function in {"and": jnp.bitwise_and, "or": jnp.bitwise_or, "xor": jn
     _logic(_name, _function)
 
 
-@operation("where.self", "where.ScalarOther", "where.ScalarSelf")
+@operation("where.self")
 def _where(out: Shaped, condition: Any, self: Any, other: Any) -> Any:
     return jnp.where(condition, typed(self, out.dtype), typed(other, out.dtype))
 
@@ -304,9 +309,9 @@ def _where(out: Shaped, condition: Any, self: Any, other: Any) -> Any:
 # --- reductions ---------------------------------------------------------------------------------------------
 
 
-@operation("sum.default", "sum.dim_IntList")
+@operation("sum.dim_IntList")
 def _sum(out: Shaped, self: Any, dtype: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return jnp.sum(typed(self, out.dtype), axis=axes_of(dim, self), keepdims=keepdim)
+    return jnp.sum(typed(self, out.dtype), axis=axes_of(dim, self), keepdims=keepdim, dtype=out.dtype)
 
 
 @operation("mean.default", "mean.dim")
@@ -316,7 +321,7 @@ def _mean(out: Shaped, self: Any, dtype: Any, dim: Any = None, keepdim: bool = F
 
 @operation("prod.default", "prod.dim_int")
 def _prod(out: Shaped, self: Any, dtype: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return jnp.prod(typed(self, out.dtype), axis=axes_of(dim, self), keepdims=keepdim)
+    return jnp.prod(typed(self, out.dtype), axis=axes_of(dim, self), keepdims=keepdim, dtype=out.dtype)
 
 
 @operation("amax.default", "max.default")
@@ -331,12 +336,7 @@ def _amin(out: Shaped, self: Any, dim: Any = None, keepdim: bool = False) -> Any
 
 @operation("any.default", "any.dim", "any.dims")
 def _any(out: Shaped, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return jnp.any(self != 0, axis=axes_of(dim, self), keepdims=keepdim)
-
-
-@operation("all.default", "all.dim", "all.dims")
-def _all(out: Shaped, self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return jnp.all(self != 0, axis=axes_of(dim, self), keepdims=keepdim)
+    return jnp.any(true(self), axis=axes_of(dim, self), keepdims=keepdim)
 
 
 @operation("argmax.default")
@@ -387,7 +387,7 @@ def _moments(array: Any, dim: Any, correction: Any, keepdim: bool) -> tuple[Any,
 
 @operation("cumsum.default")
 def _cumsum(out: Shaped, self: Any, dim: int, dtype: Any) -> Any:
-    return jnp.cumsum(typed(self, out.dtype), axis=dim) if self.ndim else typed(self, out.dtype)
+    return jnp.cumsum(typed(self, out.dtype), axis=dim, dtype=out.dtype) if self.ndim else typed(self, out.dtype)
 
 
 @operation("_softmax.default")
@@ -430,10 +430,7 @@ def _topk(out: Any, self: Any, k: int, dim: int, largest: bool, sorted: bool) ->
 # --- shapes -------------------------------------------------------------------------------------------------
 
 
-@operation(
-    "view.default", "_unsafe_view.default", "reshape.default", "unsqueeze.default", "squeeze.default", "squeeze.dim",
-    "squeeze.dims",
-)  # fmt: skip
+@operation("view.default", "unsqueeze.default", "squeeze.dims")
 def _reshape(out: Shaped, self: Any, **_: Any) -> Any:
     return self.reshape(out.shape)  # the same numbers in the same order: the shape is torch's
 
@@ -441,16 +438,6 @@ def _reshape(out: Shaped, self: Any, **_: Any) -> Any:
 @operation("permute.default")
 def _permute(out: Shaped, self: Any, dims: list[int]) -> Any:
     return self.transpose([axis_of(d, self) for d in dims])
-
-
-@operation("transpose.int")
-def _transpose(out: Shaped, self: Any, dim0: int, dim1: int) -> Any:
-    return jnp.swapaxes(self, dim0, dim1)
-
-
-@operation("t.default")
-def _t(out: Shaped, self: Any) -> Any:
-    return self.T
 
 
 @operation("expand.default")
@@ -474,7 +461,7 @@ def _cat(out: Shaped, tensors: list[Any], dim: int) -> Any:
     return jnp.concatenate(full, axis=dim)
 
 
-@operation("split_with_sizes.default", "split_with_sizes_copy.default")
+@operation("split_with_sizes.default")
 def _split(out: Any, self: Any, split_sizes: list[int], dim: int) -> Any:
     ends = np.cumsum(split_sizes)
     axis = axis_of(dim, self)
@@ -511,13 +498,6 @@ def _slice_scatter(
     return self.at[(slice(None),) * axis + (slice(places.start, places.stop, step),)].set(source)
 
 
-@operation("select_scatter.default")
-def _select_scatter(out: Shaped, self: Any, src: Any, dim: int, index: int) -> Any:
-    axis = axis_of(dim, self)
-    at = index % self.shape[axis]
-    return _slice_scatter(out, self, jnp.expand_dims(src, axis), axis, at, at + 1, 1)
-
-
 @operation("constant_pad_nd.default")
 def _constant_pad(out: Shaped, self: Any, pad: list[int], value: Any) -> Any:
     sides = [(0, 0, 0)] * (self.ndim - len(pad) // 2)
@@ -527,7 +507,7 @@ def _constant_pad(out: Shaped, self: Any, pad: list[int], value: Any) -> Any:
 
 @operation("copy.default")
 def _copy(out: Shaped, self: Any, src: Any, non_blocking: bool) -> Any:
-    return jnp.broadcast_to(src != 0 if out.dtype == jnp.bool_ else typed(src, out.dtype), out.shape)
+    return jnp.broadcast_to(true(src) if out.dtype == jnp.bool_ else typed(src, out.dtype), out.shape)
 
 
 @operation("diagonal.default")
@@ -551,16 +531,6 @@ def _empty(out: Shaped, size: Any, dtype: Any) -> Any:
 @operation("scalar_tensor.default")
 def _scalar(out: Shaped, s: Any, dtype: Any) -> Any:
     return jnp.full((), typed(s, out.dtype), out.dtype)
-
-
-@operation("fill.Scalar")
-def _fill(out: Shaped, self: Any, value: Any) -> Any:
-    return jnp.full(out.shape, typed(value, out.dtype), out.dtype)
-
-
-@operation("fill.Tensor")
-def _fill_tensor(out: Shaped, self: Any, value: Any) -> Any:
-    return jnp.broadcast_to(typed(value, out.dtype), out.shape)
 
 
 @operation("arange.start_step")
@@ -588,12 +558,12 @@ def _positions(self: Any, indices: list[Any]) -> tuple[Any, ...]:
     return tuple(slice(None) if i is None else i for i in indices)
 
 
-@operation("index.Tensor", "_unsafe_index.Tensor")
+@operation("index.Tensor")
 def _index(out: Shaped, self: Any, indices: list[Any]) -> Any:
     return self.at[_positions(self, indices)].get(mode="fill")
 
 
-@operation("index_put.default", "_unsafe_index_put.default")
+@operation("index_put.default")
 def _index_put(out: Shaped, self: Any, indices: list[Any], values: Any, accumulate: bool) -> Any:
     at = self.at[_positions(self, indices)]
     return at.add(values) if accumulate else at.set(values)

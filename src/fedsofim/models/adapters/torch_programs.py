@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 import fedsofim.models.adapters.torch_layers as _layers  # registers its operations
 from fedsofim.errors import InputError, Refused
-from fedsofim.models.adapters.torch_operations import OPERATIONS, Shaped
+from fedsofim.models.adapters.torch_operations import OPERATIONS, Shaped, true
 
 TABLE = dict(OPERATIONS) if _layers else {}
 PICK = "getitem"
@@ -59,7 +59,7 @@ class Program:
         for step in self.steps:
             arguments = {name: _filled(value, values) for name, value in step.arguments.items()}
             if step.name == ASSERT:
-                fails.append(jnp.logical_not(jnp.all(arguments["self"] != 0)))
+                fails.append(~jnp.all(true(arguments["self"])))
             elif step.name == PICK:
                 values[step.place] = _picked(step, arguments)
             else:
