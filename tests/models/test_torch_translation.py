@@ -2,14 +2,12 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import torch_zoo as zoo
 
 torch, nn, F = zoo.torch, zoo.nn, zoo.F
 
-from fedsofim.errors import InputError, Refused  # noqa: E402
 from fedsofim.models.adapters.torch_programs import ASSERT, PICK, TABLE  # noqa: E402
 from torch_agreement import check_agreement, translated  # noqa: E402
 from torch_operations_tried import FUNCTIONS  # noqa: E402

@@ -200,30 +200,27 @@ NETWORKS: Zoo = {
     "resnet": (resnet, (3, 32, 32)),
     "vit": (ViT, (3, 8, 8)),
     "transformer encoder": (
-        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval(), (5, 8)
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval(),
+        (5, 8),
     ),
     "transformer encoder, norm first": (
-        lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, F.gelu, batch_first=True, norm_first=True), (5, 8)
+        lambda: nn.TransformerEncoderLayer(8, 2, 16, 0.0, F.gelu, batch_first=True, norm_first=True),
+        (5, 8),
     ),
     "transformer encoder, frozen": (
         lambda: nn.Sequential(
             nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True).requires_grad_(False), nn.Linear(8, 3)
-        ), (5, 8)
+        ),
+        (5, 8),
     ),
-    "transformer decoder": (
-        Decoder, (5, 8)
-    ),
+    "transformer decoder": (Decoder, (5, 8)),
     "attention": (lambda: Last(Self(), 8), (5, 8)),
     "text": (Text, (5,)),
     "lstm": (lambda: Last(nn.LSTM(4, 5, batch_first=True), 5), (6, 4)),
-    "lstm, two layers, both ways": (
-        lambda: Last(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True), 10), (4, 4)
-    ),
+    "lstm, two layers, both ways": (lambda: Last(nn.LSTM(4, 5, 2, batch_first=True, bidirectional=True), 10), (4, 4)),
     "gru": (lambda: Last(nn.GRU(4, 5, batch_first=True), 5), (6, 4)),
     "rnn": (lambda: Last(nn.RNN(4, 5, nonlinearity="relu", batch_first=True), 5), (6, 4)),
-    "lstm, frozen": (
-        lambda: Last(nn.LSTM(4, 5, batch_first=True).requires_grad_(False), 5), (4, 4)
-    ),
+    "lstm, frozen": (lambda: Last(nn.LSTM(4, 5, batch_first=True).requires_grad_(False), 5), (4, 4)),
     "lstm cell": (Cell, (4,)),
     "conv1d": (lambda: _conv(nn.Conv1d(4, 6, 3, stride=2, padding=1, dilation=2, groups=2)), (4, 11)),
     "conv2d": (lambda: _conv(nn.Conv2d(4, 6, (3, 2), (2, 1), (1, 0), (1, 2), groups=2, bias=False)), (4, 7, 8)),
@@ -235,8 +232,11 @@ NETWORKS: Zoo = {
     "transposed conv1d": (lambda: _conv(nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2, dilation=2)), (4, 5)),
     "transposed conv2d": (lambda: _conv(nn.ConvTranspose2d(2, 3, (3, 4), (2, 3), (1, 2), (1, 2))), (2, 4, 5)),
     "transposed conv3d": (lambda: _conv(nn.ConvTranspose3d(2, 3, 2, 2, bias=False)), (2, 3, 3, 3)),
-    "layer norm": (lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm((4, 8)), nn.LayerNorm(8, bias=False)), (4, 6)),
-    "group norm": (lambda: nn.Sequential(nn.Conv1d(4, 6, 3), nn.GroupNorm(3, 6), nn.GroupNorm(2, 6, affine=False)), (4, 9)),
+    "layer norm": (lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm([4, 8]), nn.LayerNorm(8, bias=False)), (4, 6)),
+    "group norm": (
+        lambda: nn.Sequential(nn.Conv1d(4, 6, 3), nn.GroupNorm(3, 6), nn.GroupNorm(2, 6, affine=False)),
+        (4, 9),
+    ),
     "rms norm": (lambda: nn.Sequential(nn.Linear(6, 8), nn.RMSNorm(8)), (4, 6)),
     "instance norm": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.InstanceNorm2d(4, affine=True)), (2, 6, 6)),
     "local response norm": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.LocalResponseNorm(3)), (2, 6, 6)),
@@ -251,4 +251,4 @@ NETWORKS: Zoo = {
     "mixer": (Mixer, (5, 6)),
     "gated": (lambda: nn.Sequential(nn.Linear(6, 8), nn.GLU(), nn.Linear(4, 3)), (6,)),
     "pixel shuffle": (lambda: nn.Sequential(nn.Conv2d(2, 8, 3), nn.PixelShuffle(2), nn.PixelUnshuffle(4)), (2, 6, 6)),
-}  # fmt: skip
+}

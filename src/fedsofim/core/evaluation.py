@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from fedsofim.core.models import Model
 from fedsofim.core.preparation import check_share
-from fedsofim.errors import InputError, expect_whole
+from fedsofim.errors import expect_whole
 
 CLIP = 0.5 * (1 + 2.0**-10)
 LABEL = "right answers"
@@ -42,6 +42,7 @@ class Evaluation:
 
     def client(self, model: Model) -> Callable:
         """The client's program: its sum over the number of its records, as a preparation gives it."""
+
         def answered(params: Any, x: Any, y: Any) -> Any:
             predicted = jnp.argmax(model.logits(params, x[None])[0], axis=-1)
             return jnp.where(predicted.astype(y.dtype) == y, 0.5, -0.5).astype(jnp.float32)[None]

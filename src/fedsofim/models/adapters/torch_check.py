@@ -17,6 +17,7 @@ from torch.nn.modules.dropout import _DropoutNd  # pyright: ignore[reportMissing
 
 from fedsofim.errors import InputError, Refused
 from fedsofim.models.adapters import BATCH_STATISTICS, DROPOUT
+from fedsofim.models.adapters.torch_export import first_line
 from fedsofim.models.adapters.torch_programs import Program
 
 _RECORDS = 3
@@ -90,16 +91,16 @@ def check_translation(module: nn.Module, program: Program, start: dict[str, Any]
 
     alone = jax.jit(jax.grad(weighed, has_aux=True))
     tried, problem = 0, ""
+    whole = copy.deepcopy(module)
+    names = {n: p for n, p in whole.named_parameters() if n in start}
     for x in _batches(shape):
-        whole = copy.deepcopy(module)
-        names = {n: p for n, p in whole.named_parameters() if n in start}
         try:
             found = whole(torch.from_numpy(x))
             _check_one_each(found, program)
         except InputError:
             raise
         except Exception as error:  # whatever a module of somebody's own raises; tokens may not be negative
-            problem = f"{type(error).__name__}: {str(error).splitlines()[0][:200] if str(error) else ''}"
+            problem = first_line(error)
             continue
         tried += 1
         weights = np.random.default_rng(1).normal(size=found.shape).astype(np.float32)

@@ -4,11 +4,13 @@ The module's own Python runs here and in torch_check.py only, in a thread of its
 the graph are names of ATen operations, plain numbers and arrays; anything else is refused.
 """
 
-import math
+import io
+import itertools
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 import jax
@@ -60,13 +62,19 @@ def apart(work: Callable[[], Any]) -> Any:
         finally:
             torch.backends.mha.set_fastpath_enabled(fast)
 
-    with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()), ThreadPoolExecutor(1) as thread:
         warnings.simplefilter("ignore")
-        return thread.submit(quietly).result()
+        try:
+            return thread.submit(quietly).result()
+        except InputError:
+            raise
+        except Exception as error:  # whatever a module of somebody's own raises
+            raise InputError(f"the torch module failed while it was read ({first_line(error)})") from None
 
 
 def numbers_of(module: nn.Module) -> Numbers:
     """Read a module's parameters and buffers, once."""
+    check_plain(module)
     seen: dict[int, str] = {}
     trained, fixed, first = {}, {}, {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -84,10 +92,23 @@ def numbers_of(module: nn.Module) -> Numbers:
     return Numbers(dict(sorted(trained.items())), fixed, first)
 
 
-def array_of(what: str, tensor: Any) -> np.ndarray:
-    """Read a tensor of torch's own kind as an array of a type that is translated."""
+def check_plain(module: nn.Module) -> None:
+    """Refuse names and tensors of types of their own, which could bring Python that runs later."""
+    for kind, named in (("parameter", module.named_parameters), ("buffer", module.named_buffers)):
+        for name, tensor in named(remove_duplicate=False):
+            if type(name) is not str:
+                raise Refused(f"a {kind} of the torch module is named by a {type(name).__name__}; expected text")
+            _check_tensor(f"the {kind} {name}", tensor)
+
+
+def _check_tensor(what: str, tensor: Any) -> None:
     if type(tensor) not in (torch.Tensor, nn.Parameter):
         raise Refused(f"{what} is a {type(tensor).__name__}; expected a plain torch.Tensor or nn.Parameter")
+
+
+def array_of(what: str, tensor: Any) -> np.ndarray:
+    """Read a tensor of torch's own kind as an array of a type that is translated."""
+    _check_tensor(what, tensor)
     if tensor.layout is not torch.strided or tensor.dtype not in _TYPES:
         raise Refused(f"{what} holds {tensor.dtype} ({tensor.layout}); expected float32, int64, int32, uint8 or bool")
     array = np.array(torch.Tensor.numpy(torch.Tensor.detach(tensor).cpu()))
@@ -111,13 +132,13 @@ def exported(module: nn.Module, given: Sequence[Any]) -> Any:
     except Exception as error:  # whatever a module of somebody's own raises
         raise InputError(
             f"torch.export cannot read the module {type(module).__name__} for a record of shape "
-            f"{tuple(given[0].shape[1:])} ({_first_line(error)}). Expected a forward that takes a batch of records of "
+            f"{tuple(given[0].shape[1:])} ({first_line(error)}). Expected a forward that takes a batch of records of "
             "float32 (x.long() makes tokens of them) and does not branch on their values. A recipe's preparation may "
             "add features: preparation=() leaves records as they are"
         ) from None
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__
 
@@ -151,6 +172,7 @@ class _Reader:
                     f"the torch module changes {spec.target} while it runs ({spec.kind.name.lower()}); a record would "
                     "then count in the next one's result. Expected a forward that changes nothing"
                 )
+        self.fresh = itertools.count()
         self.places: dict[str, int] = {}
         self.given: list[int] = []
         self.parameters: dict[int, str] = {}
@@ -170,15 +192,15 @@ class _Reader:
         return Program(tuple(self.given), parameters, constants, tuple(self.steps), *self.result)
 
     def read(self, node: fx.Node) -> None:
-        place = self.places[node.name] = len(self.places)
+        place = self.places[node.name] = next(self.fresh)
         if node.op == "placeholder":
             self._input(node, place)
         elif node.op == "output":
             self._output(node)
         elif node.op == "call_function":
             self._call(node, place)
-        else:
-            raise Refused(f"'{node.target}' ({node.op}) stands in the exported torch module and is not translated")
+        else:  # graphs that a branch or a loop holds; whatever uses them is refused by its own name
+            del self.places[node.name]
 
     def _input(self, node: fx.Node, place: int) -> None:
         spec = self.specs[node.name]
@@ -212,9 +234,7 @@ class _Reader:
             return
         short = ASSERT if name.startswith(f"{ASSERT}.") else name
         if not known(short):
-            raise Refused(
-                f"'{node.target}' stands in the torch module and has no translation{_hint(str(node.target))}"
-            )
+            raise Refused(f"'{node.target}' stands in the torch module and has no translation{_hint(str(node.target))}")
         arguments = self._arguments(node)
         if short == ASSERT:
             arguments = {"self": arguments["self"]}
@@ -232,6 +252,8 @@ class _Reader:
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, fx.Node):
+            if value.name not in self.places:
+                raise Refused(f"the exported torch module uses '{value.target}' ({value.op}), which is not translated")
             return Ref(self.places[value.name])
         if isinstance(value, list | tuple):
             return [self._value(v) for v in value]
@@ -269,28 +291,20 @@ def _aten_name(target: Any) -> str:
     return f"{packet}.{overload}"
 
 
-_HINTS: Mapping[tuple[str, ...], str] = {
-    ("rand", "bernoulli", "dropout", "multinomial", "normal"): "; it draws random numbers, for which a record's "
-    "gradient has no place",
-    ("cond", "while_loop", "map", "scan", "item", "_local_scalar", "nonzero", "masked_select", "sym_", "unique"): "; "
-    "what is computed would depend on the record's values: use torch.where",
+_RANDOM = "; it draws random numbers, for which a record's gradient has no place"
+_BY_VALUES = "; what is computed would depend on the record's values: use torch.where"
+_HINTS: Mapping[str, tuple[str, ...]] = {
+    _RANDOM: ("rand", "bernoulli", "dropout", "native_dropout", "multinomial", "normal"),
+    _BY_VALUES: ("cond", "while_loop", "map", "scan", "item", "local_scalar", "nonzero", "masked", "sym_", "unique"),
 }
 
 
 def _hint(name: str) -> str:
-    short = name.removeprefix("aten.").lstrip("_").split(".")[0]
-    for starts, hint in _HINTS.items():
-        if any(short.startswith(start.lstrip("_")) for start in starts):
-            return hint
-    return ""
+    short = name.removeprefix("aten.").lstrip("_")
+    return next((hint for hint, starts in _HINTS.items() if short.startswith(starts)), "")
 
 
 def made_up(shape: tuple[int, ...], count: int = 1, seed: int = 0) -> torch.Tensor:
     """Make records up."""
     numbers = np.random.default_rng(seed).normal(size=(count, *shape))
     return torch.from_numpy(numbers.astype(np.float32))
-
-
-def size_of(shape: Sequence[int]) -> int:
-    """How many numbers an array has."""
-    return math.prod(shape)

@@ -32,9 +32,7 @@ def _addmm(out: Shaped, self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) 
 def _trilinear(
     out: Shaped, i1: Any, i2: Any, i3: Any, expand1: Any, expand2: Any, expand3: Any, sumdim: Any, unroll_dim: int
 ) -> Any:
-    a, b, c = (
-        jnp.expand_dims(i, tuple(e)) for i, e in ((i1, expand1), (i2, expand2), (i3, expand3))
-    )
+    a, b, c = (jnp.expand_dims(i, tuple(e)) for i, e in ((i1, expand1), (i2, expand2), (i3, expand3)))
     return jnp.sum(a * b * c, axis=tuple(sumdim))
 
 
@@ -102,9 +100,7 @@ def _layer_norm(out: Any, input: Any, normalized_shape: Any, weight: Any, bias: 
 
 
 @operation("native_group_norm.default")
-def _group_norm(
-    out: Any, input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: Any
-) -> Any:
+def _group_norm(out: Any, input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: Any) -> Any:
     normed = _normed(input.reshape(N, group, -1), (2,), eps).reshape(input.shape)
     return _affine(normed, weight, bias, _by_channel(input)), None, None
 
@@ -151,9 +147,7 @@ def _over_windows(x: Any, start: Any, combine: Any, windows: tuple[list[int], ..
 
 
 @operation("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
-def _max_pool(
-    out: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> Any:
+def _max_pool(out: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> Any:
     if any(d != 1 for d in each(dilation, 1)):
         raise Refused("'aten.max_pool' has a dilation, which is not translated; use dilation=1")
     return _over_windows(self, -jnp.inf, jax.lax.max, _windows(out[0], self, kernel_size, stride, padding)), None
@@ -169,7 +163,7 @@ def _avg_pool(
     if divisor_override is not None:
         return total / divisor_override
     padded_more = any(h > p for h, p in zip(high, low, strict=True))  # rounded up: what is beyond counts never
-    if not any(low) and not padded_more or count_include_pad and not padded_more:
+    if not padded_more and (count_include_pad or not any(low)):
         return total / math.prod(kernel)
     rest = self.ndim - len(kernel)
     ones = jnp.ones(self.shape[rest:], self.dtype)

@@ -29,7 +29,15 @@ try:
         check_not_random,
         check_translation,
     )
-    from fedsofim.models.adapters.torch_export import Numbers, apart, exported, made_up, numbers_of, program_of
+    from fedsofim.models.adapters.torch_export import (
+        Numbers,
+        apart,
+        check_plain,
+        exported,
+        made_up,
+        numbers_of,
+        program_of,
+    )
     from fedsofim.models.adapters.torch_trainable import chosen, merged
 except ImportError:
     raise missing("torch") from None
@@ -43,8 +51,9 @@ def model_of(
     """The model; see `fedsofim.from_torch`."""
     if not isinstance(module, nn.Module) or isinstance(module, torch.jit.ScriptModule):
         raise InputError(f"from_torch was given a {type(module).__name__}; expected a torch.nn.Module")
+    apart(lambda: check_plain(module))
     origin = apart(lambda: chosen(module, trainable, rank))
-    translated = Translated(origin, loss)
+    translated: Translated = apart(lambda: Translated(origin, loss))
     start = translated.numbers.trained
 
     def init(key: jax.Array, shape: tuple[int, ...], outputs: int) -> dict[str, jax.Array]:
@@ -61,7 +70,7 @@ def model_of(
     how: dict[str, Any] = {
         "name": "from_torch",
         "takes": "records as they are",  # it may be trained already, on such
-        "module": lambda params: module_with(origin, params),
+        "module": lambda params: apart(lambda: module_with(origin, params)),
         "fixed": Fixed(translated.constants),
     }
     if loss is None:
@@ -80,7 +89,7 @@ class Translated:
         check_layers(origin)
         self.modes = {name: part.training for name, part in origin.named_modules()}
         self.origin = origin.eval()
-        self.numbers: Numbers = apart(lambda: numbers_of(origin))
+        self.numbers = numbers_of(origin)
         self.loss = None if loss is None else _Loss(loss)
         self.constants: list[jax.Array] = []  # of all translations: they are public
         self._programs: dict[tuple[int, ...], Program] = {}
@@ -203,6 +212,3 @@ def module_with(origin: nn.Module, params: Any) -> nn.Module:
             if name in params:
                 parameter.copy_(torch.from_numpy(np.array(params[name])))
     return merged(module).eval()
-
-
-

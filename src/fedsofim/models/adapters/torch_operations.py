@@ -4,7 +4,8 @@ torch_layers.py adds products, convolutions, norms and pools. A function takes t
 schema by name, defaults filled in, and `out`: the shape and type that torch gives the result, or a tuple of them. What
 is not in the table is refused by name, and so is an argument that a function does not take.
 
-Types are float32, int32 (for torch's int64 and int32), uint8 and bool: operands are cast to what torch promotes them to.
+Types are float32, int32 (for torch's int64 and int32), uint8 and bool: operands are cast to what torch promotes them
+to.
 """
 
 import math
@@ -486,9 +487,7 @@ def _select(out: Shaped, self: Any, dim: int, index: int) -> Any:
 
 
 @operation("slice_scatter.default")
-def _slice_scatter(
-    out: Shaped, self: Any, src: Any, dim: int, start: int | None, end: int | None, step: int
-) -> Any:
+def _slice_scatter(out: Shaped, self: Any, src: Any, dim: int, start: int | None, end: int | None, step: int) -> Any:
     axis, places = axis_of(dim, self), _places(self, dim, start, end, step)
     source = jnp.broadcast_to(typed(src, self.dtype), (*self.shape[:axis], len(places), *self.shape[axis + 1 :]))
     if step == 1:
@@ -606,9 +605,7 @@ def _corner(src: Any, index: Any) -> Any:
 
 
 @operation("embedding.default")
-def _embedding(
-    out: Shaped, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
-) -> Any:
+def _embedding(out: Shaped, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Any:
     if scale_grad_by_freq:
         raise Refused("'aten.embedding' scales gradients by how often a row is used; set scale_grad_by_freq=False")
     rows = jnp.take(weight, _not_negative(indices, weight.shape[0]), axis=0, mode="fill")
