@@ -21,7 +21,7 @@ from fedsofim.models.adapters.torch_export import first_line
 from fedsofim.models.adapters.torch_programs import Program
 
 _RECORDS = 3
-_RANDOM = ("dropout", "bernoulli", "rrelu_with_noise", "rand")
+_RANDOM = ("rand", "bernoulli", "native_dropout", "rrelu_with_noise")
 _CLOSE = 2e-3  # of the largest number of an array: float32 through many layers
 _HOW = "call eval() on the module"
 
@@ -61,7 +61,7 @@ def check_not_random(module: nn.Module, modes: dict[str, bool], given: torch.Ten
     for name, part in as_given.named_modules():
         part.training = modes.get(name, False) and not isinstance(part, _NormBase)
     try:
-        graph = torch.export.export(as_given, (given,), strict=False).graph
+        graph = torch.export.export(as_given, (given,), strict=False).run_decompositions().graph
     except Exception:  # whatever a module of somebody's own raises
         return
     for node in graph.nodes:
@@ -71,8 +71,11 @@ def check_not_random(module: nn.Module, modes: dict[str, bool], given: torch.Ten
 
 
 def _draws(node: Any) -> bool:
-    """Does a call draw: not dropout of probability 0, or switched off?"""
-    return "dropout" not in str(node.target) or bool(node.args[1] and node.args[2])
+    """Does a call draw: not a dropout of probability 0, nor slopes that are fixed?"""
+    name, arguments = str(node.target), node.args
+    if "native_dropout" in name:
+        return bool(arguments[1]) and arguments[2] is not False
+    return "rrelu" not in name or bool(arguments[4:5] and arguments[4])
 
 
 # --- numbers ------------------------------------------------------------------------------------------------
