@@ -69,9 +69,11 @@ def read_programs(
     `public.shape` is that of the records as they come; the rounds see them prepared. A program that releases more than
     `most` times is refused before a step of it is run.
     """
-    declared, units = declared_by(model), public.places is not None  # before a stranger's program runs
+    units = public.places is not None
     _check_functions(method, model)
     check_preparation(preparation)
+    parameter_shapes(model, public, preparation)  # some models know their constants once they know a record's shape
+    declared = declared_by(model)  # before a stranger's program runs
     inputs = input_shapes(method, model, public, preparation)
     facts = public.facts(preparation, is_linear(model))
     once = replace(inputs, state=(), memory=())
@@ -192,11 +194,17 @@ def record_shapes(public: Public, shape: tuple[int, ...], blocks: tuple[int, int
     )
 
 
+def parameter_shapes(model: Model, public: Public, preparation: tuple[Step, ...] = ()) -> Any:
+    """Shapes of a model's parameters."""
+    shape = shape_after(preparation, public.shape)
+    return jax.eval_shape(lambda k: model.init(k, shape, public.classes), jax.eval_shape(lambda: key_of(0)))
+
+
 def input_shapes(method: Method, model: Model, public: Public, preparation: tuple[Step, ...] = ()) -> Inputs:
     """Shapes of everything that a client's program of the rounds takes."""
     key = jax.eval_shape(lambda: key_of(0))
     shape, spec = shape_after(preparation, public.shape), _spec
-    params = jax.eval_shape(lambda k: model.init(k, shape, public.classes), key)
+    params = parameter_shapes(model, public, preparation)
     return Inputs(
         params=params,
         state=jax.eval_shape(method.init, params),
