@@ -7,6 +7,7 @@ import builtins
 import collections
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -250,7 +251,7 @@ class Keeps(One):
 
 
 ATTACKS: dict[str, Callable[[], Any]] = {
-    **{name: (lambda f: lambda: One(f))(f) for name, f in FAKE.items()},
+    **{name: partial(One, step) for name, step in FAKE.items()},
     "an encoder's layer": Encoder,
     "a transformer's parts": Whole,
     "a keyword": Keyword,

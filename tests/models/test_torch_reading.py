@@ -254,11 +254,10 @@ def test_a_loss_of_ones_own_has_the_values_of_torch(name: str):
     x, y = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32), np.arange(6) % 3
     params = model.init(None, (4,), 3)  # type: ignore[arg-type]
     for one, label in zip(x, y, strict=True):
-        alone: Any = (
-            nn.CrossEntropyLoss(weight=loss.weight, label_smoothing=loss.label_smoothing, reduction="none")
-            if isinstance(loss, nn.Module)
-            else loss
-        )
+        alone: Any = loss
+        if isinstance(loss, nn.Module):  # averaged over a batch by its weights: taken for each record here
+            how: Any = {"weight": loss.weight, "label_smoothing": loss.label_smoothing, "reduction": "none"}
+            alone = nn.CrossEntropyLoss(**how)
         wanted = float(alone(net(torch.from_numpy(one[None])), torch.tensor([label])).detach())
         assert float(model.loss(params, one, np.int32(label))) == pytest.approx(wanted, rel=1e-5)
 

@@ -222,15 +222,9 @@ def test_parameters_that_are_not_its_own_are_an_error():
     def client(door: Any, params: Any, state: Any, memory: Any) -> Any:
         return door.gradient({"a": jnp.zeros(3)}), memory
 
+    method = fs.Method("mine", client, fs.fedgd(lr=1.0).server)
     with pytest.raises(Exception, match=r"0\.weight|shapes"):
-        fs.train(
-            TOY,
-            fs.Method("mine", client, fs.fedgd(lr=1.0).server),
-            fs.Budget(1),
-            1,
-            model=fs.from_torch(nets.mlp()),
-            clip=1.0,
-        )
+        fs.train(TOY, method, fs.Budget(1), 1, model=fs.from_torch(nets.mlp()), clip=1.0)
 
 
 def test_records_of_another_shape_are_an_error():

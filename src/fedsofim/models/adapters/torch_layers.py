@@ -5,13 +5,21 @@ need not be formed.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from fedsofim.errors import Refused
-from fedsofim.models.adapters.torch_operations import Shaped, each, operation, typed
+from fedsofim.models.adapters.torch_operations import Shaped, operation, typed
+
+
+def each(value: int | Sequence[int], count: int) -> list[int]:
+    """Return one number for each dimension, where torch takes one for all."""
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
+
 
 # --- products -----------------------------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-import fedsofim.models.adapters.torch_layers as _layers  # registers its operations
 from fedsofim.errors import InputError, Refused
+from fedsofim.models.adapters import torch_layers, torch_shapes
 from fedsofim.models.adapters.torch_operations import OPERATIONS, Shaped, true
 
-TABLE = dict(OPERATIONS) if _layers else {}
+TABLE = {**OPERATIONS} if torch_layers and torch_shapes else {}  # both have added theirs
 PICK = "getitem"
 ASSERT = "_assert_async"
 
