@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -305,7 +306,7 @@ def test_the_authors_python_does_not_run_once_the_module_is_read():
     params = model.init(None, (4,), 3)  # type: ignore[arg-type]
     count = len(calls)
     assert count > 0
-    x, y = np.ones((8, 4), np.float32), np.zeros(8, np.int32)
+    x, y = jnp.ones((8, 4)), jnp.zeros(8, jnp.int32)
     model.logits(params, x)
     jax.grad(model.loss)(params, x[0], y[0])
     model.init(None, (4,), 3)  # type: ignore[arg-type]
@@ -315,7 +316,7 @@ def test_the_authors_python_does_not_run_once_the_module_is_read():
 def test_what_was_read_stays_whatever_its_author_does_to_the_module():
     net = One()
     model = fs.from_torch(net)
-    params, x = model.init(None, (4,), 3), np.ones((2, 4), np.float32)  # type: ignore[arg-type]
+    params, x = model.init(None, (4,), 3), jnp.ones((2, 4))  # type: ignore[arg-type]
     before = np.asarray(model.logits(params, x))
     with torch.no_grad():
         net.l.weight.zero_()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -251,15 +252,15 @@ LOSSES = {
 def test_a_loss_of_ones_own_has_the_values_of_torch(name: str):
     net, loss = nn.Linear(4, 3), LOSSES[name]
     model = read(net, loss=loss)
-    x, y = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32), np.arange(6) % 3
+    x, y = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32), np.arange(6, dtype=np.int32) % 3
     params = model.init(None, (4,), 3)  # type: ignore[arg-type]
     for one, label in zip(x, y, strict=True):
         alone: Any = loss
         if isinstance(loss, nn.Module):  # averaged over a batch by its weights: taken for each record here
             how: Any = {"weight": loss.weight, "label_smoothing": loss.label_smoothing, "reduction": "none"}
             alone = nn.CrossEntropyLoss(**how)
-        wanted = float(alone(net(torch.from_numpy(one[None])), torch.tensor([label])).detach())
-        assert float(model.loss(params, one, np.int32(label))) == pytest.approx(wanted, rel=1e-5)
+        wanted = float(alone(net(torch.from_numpy(one[None])), torch.tensor([int(label)])).detach())
+        assert float(model.loss(params, jnp.asarray(one), jnp.asarray(label))) == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize(

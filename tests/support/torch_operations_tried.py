@@ -145,7 +145,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "shapes": lambda h: h.reshape(-1, 2, 16).transpose(1, 2).unsqueeze(1).squeeze().mT.flatten(1).unflatten(1, (4, -1)),
     "expanded": lambda h: h.unsqueeze(1).expand(-1, 3, -1, -1).flip(1, 3).repeat(1, 1, 2, 1).mean(1),
     "joined": lambda h: torch.cat([h, h.flip(1)], -1) + torch.stack([h, -h], -1).flatten(2),
-    "split": lambda h: h.chunk(2, 2)[0] * h.split([3, 4, 1], 2)[1] + sum(h.unbind(1))[:, None, :4],
+    "split": lambda h: h.chunk(2, 2)[0] * h.split([3, 4, 1], 2)[1] + torch.stack(h.unbind(1)).sum(0)[:, None, :4],
     "slices": lambda h: h[:, 1:3] + h[:, ::2] + h[:, -2:, :1] + h[:, 0:99:2].flip(2),
     "set in place": lambda h: changed(h, _set),
     "padded": lambda h: F.pad(h, (1, -2, 2, 0), value=0.5) + F.pad(h, (-1, 0, 0, 2)),
