@@ -92,7 +92,8 @@ def check_translation(module: nn.Module, program: Program, start: dict[str, Any]
         found = each(params, x)
         return jnp.sum(jnp.where(jnp.isfinite(found), found, 0.0) * weights), found
 
-    alone = jax.jit(jax.grad(weighed, has_aux=True))
+    quickly: Any = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+    alone = jax.jit(jax.grad(weighed, has_aux=True), compiler_options=quickly)  # it runs three times
     tried, problem = 0, ""
     whole = copy.deepcopy(module)
     names = {n: p for n, p in whole.named_parameters() if n in start}
