@@ -60,6 +60,20 @@ def test_a_module_that_mixes_records_is_refused(name: str):
         read(Around(MIXING[name]))
 
 
+def test_records_that_count_in_results_and_in_no_gradient_are_refused():
+    with pytest.raises(fs.Refused, match="the result of the torch module"):
+        read(Shifted())
+
+
+class Shifted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(x) + x.mean(0)[:3]
+
+
 def test_an_axis_of_records_that_is_not_first_is_refused():
     with pytest.raises(fs.Refused, match="records of a batch"):
         read(nn.TransformerEncoderLayer(4, 1, 4, 0.0, batch_first=False), (5, 4), loss=lambda z, y: z.sum((1, 2)))

@@ -82,6 +82,11 @@ def axes_of(dim: Any, array: Any) -> tuple[int, ...]:
 # --- one operand --------------------------------------------------------------------------------------------
 
 
+def absolute(x: Any) -> Any:
+    """Return |x|, with a slope of 0 at 0, as in torch."""
+    return jnp.where(x > 0, x, jnp.where(x < 0, -x, jax.lax.stop_gradient(jnp.abs(x))))
+
+
 def _elementwise(name: str, function: Callable[..., Any]) -> None:
     def apply(out: Shaped, self: Any) -> Any:
         return function(typed(self, out.dtype))
@@ -90,7 +95,7 @@ def _elementwise(name: str, function: Callable[..., Any]) -> None:
 
 
 for _name, _function in {
-    "abs": jnp.abs, "acos": jnp.arccos, "acosh": jnp.arccosh, "asin": jnp.arcsin, "asinh": jnp.arcsinh,
+    "abs": absolute, "acos": jnp.arccos, "acosh": jnp.arccosh, "asin": jnp.arcsin, "asinh": jnp.arcsinh,
     "atan": jnp.arctan, "atanh": jnp.arctanh, "ceil": jnp.ceil, "cos": jnp.cos, "cosh": jnp.cosh, "erf": jax.lax.erf,
     "erfc": jax.lax.erfc, "exp": jnp.exp, "exp2": jnp.exp2, "expm1": jnp.expm1, "floor": jnp.floor, "log": jnp.log,
     "log10": jnp.log10, "log1p": jnp.log1p, "log2": jnp.log2, "neg": jnp.negative, "relu": jax.nn.relu,
@@ -405,9 +410,9 @@ def _log_softmax(out: Shaped, self: Any, dim: int, half_to_float: bool) -> Any:
 def _norm(out: Shaped, self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     axes = axes_of(dim, self)
     if ord == 1:
-        return jnp.sum(jnp.abs(self), axis=axes, keepdims=keepdim)
+        return jnp.sum(absolute(self), axis=axes, keepdims=keepdim)
     if ord == math.inf:
-        return jnp.max(jnp.abs(self), axis=axes, keepdims=keepdim)
+        return jnp.max(absolute(self), axis=axes, keepdims=keepdim)
     if ord != 2:
         raise Refused(f"'aten.linalg_vector_norm' is of order {ord:g}; expected 1, 2 or infinity")
     squares = jnp.sum(jnp.square(self), axis=axes, keepdims=keepdim)
