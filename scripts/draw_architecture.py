@@ -41,10 +41,9 @@ ROOMS = (  # from the top of the house to its ground
     Room("native", "two passes in C++, on arrays only", "#7F7F7F", "#f2f2f2"),
 )
 ASIDE = {
-    "core/torch": "torch modules behind the door; imported only when one is given",
     "deploy/flower": "the only folder that imports Flower; nothing else imports it",
     "deploy/pages": "pages to look at, on this machine only",
-    "models/adapters": "modules of flax, equinox and Keras; each library only where it is used",
+    "models/adapters": "modules of flax, equinox, Keras and torch; each library only where it is used",
     "experiments/report": "tables, statistics, figures, one page",
 }
 FIRST = "round"  # the page to read first

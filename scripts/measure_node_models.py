@@ -23,12 +23,12 @@ import numpy as np  # read by the libraries when they start
 
 from fedsofim import extensions
 from fedsofim.core.models import Model
-from fedsofim.core.torch_models import from_torch
 from fedsofim.deploy.clients import clients_of
 from fedsofim.deploy.node import answer, hello
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.server import start_job, step
+from fedsofim.models.adapters import from_torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "experiments"))
 

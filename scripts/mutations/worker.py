@@ -21,7 +21,7 @@ IMPORTS = (
     "jax", "jax.numpy", "optax", "scipy.stats", "scipy.optimize", "pytest", "hypothesis.strategies", "sqlite3",
     "_hypothesis_pytestplugin", "dp_accounting.pld",
 )  # fmt: skip
-OPTIONAL = ("torch", "opacus.grad_sample")  # started no thread either: that is for the first backward pass
+OPTIONAL = ("torch",)  # started no thread either: that is for the first backward pass
 OPTIONS = ("-x", "-q", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-p", "no:xdist")
 _OURS = 70  # exit code of a fork in which something else than a test failed
 

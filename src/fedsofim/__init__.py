@@ -22,7 +22,6 @@ from fedsofim.core.method import Method, OneGradient, Setup, server_method
 from fedsofim.core.models import Model, linear, softmax_head
 from fedsofim.core.plan import Plan, make_plan
 from fedsofim.core.preparation import Centred, ColumnScales, UnitNorm, Whitened
-from fedsofim.core.torch_models import from_torch
 from fedsofim.data import Dataset, load
 from fedsofim.data.partition import Split, by_owner, split
 from fedsofim.data.schema import Schema, read_schema
@@ -39,7 +38,7 @@ from fedsofim.methods.fedsofim import fedsofim
 from fedsofim.methods.fedyogi import fedyogi
 from fedsofim.methods.ftrl import ftrl
 from fedsofim.methods.scaffold import scaffold
-from fedsofim.models.adapters import from_equinox, from_flax, from_keras
+from fedsofim.models.adapters import from_equinox, from_flax, from_keras, from_torch
 from fedsofim.models.cnn import cnn
 from fedsofim.models.mlp import mlp
 from fedsofim.models.parts import frozen, low_rank

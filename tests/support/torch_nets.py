@@ -1,4 +1,4 @@
-"""Torch modules for tests, and the same networks written in JAX. Importing this file needs torch and Opacus."""
+"""Torch modules for tests, and the same networks written in JAX. Importing this file needs torch."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,6 @@ import pytest
 from fedsofim.core.models import Model
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("opacus")
 from torch import nn  # noqa: E402 # pyright: ignore[reportMissingImports]
 from torch.nn import functional as F  # noqa: E402 # pyright: ignore[reportMissingImports]
 

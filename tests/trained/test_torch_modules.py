@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -54,13 +56,12 @@ Y = np.arange(40, dtype=np.int32) % 3
 
 
 def stepped(net: Any, prepared: Prepared = Prepared(), **how: Any) -> fs.Trained:
-    """A trained model: three steps by sums that nobody added noise to."""
+    """A trained model: three steps without noise."""
     model: Any = fs.from_torch(net, **how)
     params = model.init(None, (64,), 3)
+    total = jax.grad(lambda p: jnp.sum(jax.vmap(model.loss, (None, 0, 0))(p, X, Y)))
     for _ in range(3):
-        found = model.gradient.network.clipped_sum(list(params.values()), X, Y, np.ones(40), clip=1.0, step=None)
-        pairs = zip(params.items(), found, strict=True)
-        params = {name: np.asarray(np.asarray(p) - 0.1 * s, np.float32) for (name, p), s in pairs}
+        params = {name: np.asarray(params[name] - 0.01 * slope) for name, slope in total(params).items()}
     return fs.Trained(
         params=params, model=model, name=model.name, shape=(64,), labels=("a", "b", "c"), prepared=prepared
     )

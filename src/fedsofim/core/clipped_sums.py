@@ -1,4 +1,4 @@
-"""Clipped sums of every client at once, by the fused C++ pass, by XLA or by torch, and the noise on them.
+"""Clipped sums of every client at once, by the fused C++ pass or by XLA, and the noise on them.
 
 Formal guarantee of `client_sums`, with its proof: queries.py. What the two paths round, and where: docs/clipping.md.
 """
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from fedsofim.core.clipping import guarded
 from fedsofim.core.lattice import Lattice, Pair, Whole
 from fedsofim.core.mechanisms import Mechanism, draw_tree
-from fedsofim.core.queries import Query, SoftmaxGradient, TorchGradient
+from fedsofim.core.queries import Query, SoftmaxGradient
 from fedsofim.core.records import Records
 from fedsofim.errors import Refused
 from fedsofim.native import sums as native_sums
@@ -45,10 +45,7 @@ def client_sums(
         return [Pair(*native_sums.fused_sums(consts[0], *records, **how))]
     held = records.weight if weights is None else weights
     records, scale = _unit_weights(records, held)
-    if type(query) is TorchGradient:
-        pairs = query.client_sums(consts, batched, records, held, clients, clip, rate)
-    else:
-        pairs = _by_xla(query, consts, batched, records, clients, clip, rate)
+    pairs = _by_xla(query, consts, batched, records, clients, clip, rate)
     return jax.tree.map(lambda a: a * scale.astype(a.dtype), pairs)
 
 

@@ -21,7 +21,6 @@ from fedsofim.core.queries import (
     Query,
     SecondMoment,
     SoftmaxGradient,
-    TorchGradient,
     half_of,
     matrix_of,
 )
@@ -94,12 +93,9 @@ class Door:
             loss = total_loss(self._model.loss) if self._units else self._model.loss
             return self._summed("gradient", self._trace(lambda x, y: jax.grad(loss)(params, x, y)), **how)
         leaves = jax.tree.leaves(params)
-        if type(closed) is TorchGradient:
-            closed = self._of_torch(closed, leaves)
-        elif self._units:
+        if self._units:
             return self._summed("gradient", self._unit_head(params), **how)
-        else:
-            _check_only_leaf(leaves, self._records.x.shape[2:])
+        _check_only_leaf(leaves, self._records.x.shape[2:])
         return _like(params, self._release("gradient", closed, leaves, **how))
 
     def gradient_and_vote(
@@ -112,20 +108,8 @@ class Door:
         rate = self.facts.batch_rate if sample is None else sample
         how: dict[str, Any] = {"clip": None, "noise": noise, "sample": rate, "share": None}
         label = f"gradient, {part:.0%} of it a vote on the clip"
-        closed = self._model.gradient
-        if type(closed) is TorchGradient:
-            leaves = jax.tree.leaves(params)
-            voting = self._of_torch(closed, leaves).with_vote(part, self.facts.clip)
-            *out, vote = self._release(label, voting, [*leaves, jnp.asarray(scale, jnp.float32)], **how)
-            return _like(params, out), vote
         fn = with_vote(gradient_of(self._differentiable(), params), self.facts.clip, part)
         return self._summed(label, self._trace(lambda x, y: fn(x, y, scale)), **how)
-
-    def _of_torch(self, closed: TorchGradient, leaves: Sequence) -> TorchGradient:
-        """Of records as they are laid out here, once they were found to fit the module."""
-        mine = closed.of_units(self._units)
-        mine.check(leaves, *self._record())
-        return mine
 
     def _differentiable(self) -> Callable:
         """The loss of a record, or of all that a unit holds, as JAX differentiates it."""

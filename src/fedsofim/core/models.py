@@ -6,7 +6,7 @@ other tasks. Their losses are in losses.py: `loss_of(task)` serves any model. An
 that are known by name are in models/.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -17,7 +17,7 @@ import optax
 
 from fedsofim.core.losses import loss_of, measured
 from fedsofim.core.normals import normal
-from fedsofim.core.queries import Query, SoftmaxGradient, TorchGradient
+from fedsofim.core.queries import Query, SoftmaxGradient
 from fedsofim.core.sealed import unsealed
 from fedsofim.errors import shown
 from fedsofim.tasks import CLASSES, Task
@@ -30,10 +30,11 @@ class Fixed:
     """Arrays that a model's functions close over: numbers of a pretrained module that are not learned, for example.
 
     Whoever makes a model says by this that they are public, as it says of what `init` starts from. The audit lets
-    these very arrays into a client's program, and no other.
+    these very arrays into a client's program, and no other. A list may grow while `init` runs: a torch module's
+    constants are known once the shape of its records is.
     """
 
-    arrays: tuple[jax.Array, ...] = ()
+    arrays: Sequence[jax.Array] = ()
 
 
 #: Added ones too, mixed ones; as many as there were and each in its place (pixels); or nothing but what they were.
@@ -124,8 +125,6 @@ def _named(init_scale: float) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def for_task(model: Model, task: Task) -> Model:
     """The model with the task's loss, where it leaves its loss to the task; the same object for the same task."""
-    if type(model.gradient) is TorchGradient and task.kind != CLASSES:
-        return model._replace(gradient=model.gradient.for_task(task))
     if (outputs := model.outputs) is None:
         return model
     of_outputs = loss_of(task)

@@ -82,9 +82,11 @@ def _read_programs(*of: Any) -> Mapping[Phase, Program]:
 def _audited(
     method: Method, model: Model, preparation: tuple[Step, ...], public: Public, most: int
 ) -> Mapping[Phase, Program]:
-    declared, units = declared_by(model), public.places is not None  # before a stranger's program runs
+    units = public.places is not None
     _check_functions(method, model)
     check_preparation(preparation)
+    parameter_shapes(model, public, preparation)  # some models know their constants once they know a record's shape
+    declared = declared_by(model)  # before a stranger's program runs
     inputs = input_shapes(method, model, public, preparation)
     _check_loss(model, inputs, units)
     facts = public.facts(preparation, is_linear(model))
@@ -225,11 +227,17 @@ def record_shapes(public: Public, shape: tuple[int, ...], blocks: tuple[int, int
     )
 
 
+def parameter_shapes(model: Model, public: Public, preparation: tuple[Step, ...] = ()) -> Any:
+    """Shapes of a model's parameters."""
+    shape = shape_after(preparation, public.shape)
+    return jax.eval_shape(lambda k: model.init(k, shape, public.classes), jax.eval_shape(lambda: key_of(0)))
+
+
 def input_shapes(method: Method, model: Model, public: Public, preparation: tuple[Step, ...] = ()) -> Inputs:
     """Shapes of everything that a client's program of the rounds takes."""
     key = jax.eval_shape(lambda: key_of(0))
     shape, spec = shape_after(preparation, public.shape), _spec
-    params = jax.eval_shape(lambda k: model.init(k, shape, public.classes), key)
+    params = parameter_shapes(model, public, preparation)
     return Inputs(
         params=params,
         state=jax.eval_shape(method.init, params),

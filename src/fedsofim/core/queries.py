@@ -35,7 +35,6 @@ from fedsofim.core.lattice import Lattice, Whole
 from fedsofim.core.leaves import Leaf, leaves_of
 from fedsofim.core.record_sums import block_sum, lattice_groups
 from fedsofim.core.softmax_gradient import SoftmaxGradient as SoftmaxGradient  # these two and those below are all
-from fedsofim.core.torch_gradient import TorchGradient as TorchGradient
 from fedsofim.core.windows import EXACT
 from fedsofim.errors import Refused
 
@@ -176,10 +175,10 @@ def matrix_of(half: jax.Array) -> jax.Array:
 
 
 #: Sums whose bound is proved beside them and property-tested; a method or a model cannot bring its own.
-TRUSTED = (SoftmaxGradient, TorchGradient)
+TRUSTED = (SoftmaxGradient,)
 
 #: How far a sum can move, in units of the clip, when one record is replaced: proved above, class by class.
-RATIO: dict[type, float] = {PerRecord: 2.0, SoftmaxGradient: 2.0, TorchGradient: 2.0, SecondMoment: math.sqrt(2.0)}
+RATIO: dict[type, float] = {PerRecord: 2.0, SoftmaxGradient: 2.0, SecondMoment: math.sqrt(2.0)}
 
 
 def ratio_of(query: Query) -> float:

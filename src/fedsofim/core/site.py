@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.extend.core import Jaxpr
 
 from fedsofim.core.mechanisms import Mechanism, Mischarged, own_mechanism
-from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient, TorchGradient, ratio_of
+from fedsofim.core.queries import PerRecord, Query, SecondMoment, SoftmaxGradient, ratio_of
 from fedsofim.errors import InputError, Refused, is_number, is_whole, shown
 
 MAX_SITES = 64  # in one program; local steps belong in door.scan, which is one site
@@ -81,15 +81,13 @@ def check_sample(name: str, sample: Any) -> None:
 def per_record(query: Query) -> tuple[PerRecord, ...]:
     """The per-record function that a query sums, if it is a stranger's; Refused for a query not of the library."""
     ratio_of(query)
-    if type(query) in (SoftmaxGradient, TorchGradient):
+    if type(query) is SoftmaxGradient:
         return ()
     return (query.vector if type(query) is SecondMoment else query,)  # type: ignore[return-value]
 
 
 def _own_query(label: str, query: Query) -> Query:
     vectors = [_own_vector(label, vector) for vector in per_record(query)]
-    if type(query) is TorchGradient:
-        return query.own()
     if not vectors:
         return SoftmaxGradient()
     return SecondMoment(vectors[0]) if type(query) is SecondMoment else vectors[0]

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedsofim.core.queries import Query, SecondMoment, TorchGradient
+from fedsofim.core.queries import Query, SecondMoment
 from fedsofim.errors import Refused
 
 _AT_ONCE = 2**22  # numbers of per-record vectors held at a time
@@ -63,8 +63,7 @@ def _summands(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray, clip
 
 def _vectors(query: Query, consts: Sequence, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Every record's vector, unclipped, as one row of doubles."""
-    torch = type(query) is TorchGradient
-    leaves = query.rows(consts, x, y) if torch else _each(query, consts, jnp.asarray(x), jnp.asarray(y))
+    leaves = _each(query, consts, jnp.asarray(x), jnp.asarray(y))
     return np.concatenate([np.asarray(leaf, np.float64).reshape(len(y), -1) for leaf in leaves], axis=1)
 
 

@@ -5,7 +5,6 @@ Importing this file needs torch.
 
 from typing import Any
 
-from fedsofim.core.queries import TorchGradient
 from fedsofim.errors import InputError
 from fedsofim.trained.model import Trained
 from fedsofim.trained.operations import Cap, Move, Unit, operations_of
@@ -24,10 +23,8 @@ def as_module(model: Trained) -> nn.Module:
     if there was one.
     """
     layers = [_LAYERS[type(operation)](operation) for operation in operations_of(model)]
-    if type(model.model.gradient) is TorchGradient:
-        from fedsofim.core.torch.from_module import module_with
-
-        trained = module_with(model.model.gradient, model.params)
+    trained = None if model.model.module is None else model.model.module(model.params)
+    if isinstance(trained, nn.Module):
         module: Any = nn.Sequential(*layers, trained) if layers else trained
     else:
         model.check_exportable("torch")

@@ -1,5 +1,5 @@
-"""Modules of other libraries as models: `fs.from_flax`, `fs.from_equinox`, `fs.from_keras`. Each library is needed only
-where its function is called. What goes for all of them:
+"""Modules of other libraries as models: `fs.from_flax`, `fs.from_equinox`, `fs.from_keras`, `fs.from_torch`. Each
+library is needed only where its function is called. What goes for all of them:
 
 - The module maps records to outputs, one for each class (or as the task has it), without a softmax at its end: the
   loss is the task's. A record is a row of features; a module for images reshapes it.
@@ -10,7 +10,7 @@ where its function is called. What goes for all of them:
 - `run.module()` is the module with the trained numbers. It takes records as the run prepared them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fedsofim.core.models import Model, Takes
@@ -36,6 +36,38 @@ def from_keras(module: Any) -> Model:
     from fedsofim.models.adapters.keras_modules import model_of
 
     return model_of(module)
+
+
+def from_torch(
+    module: Any,
+    loss: Callable[..., Any] | None = None,
+    *,
+    trainable: str | Sequence[str] | None = None,
+    rank: int | None = None,
+) -> Model:
+    """Translate a `torch.nn.Module` into a model of JAX, trained by any method; needs the extra torch.
+
+    The module is copied, exported by `torch.export` in evaluation mode, and translated operation by operation. Its own
+    Python never runs near a record. A run begins at the module's weights, whatever the seed, and
+    `run.model.to_torch()` gives the module back with its new ones.
+
+    Args:
+        module: Maps a batch of records to outputs, one for each class, without a softmax at its end.
+        loss: `loss(outputs, labels)` of torch, one number a record. Left out, the loss is the task's.
+        trainable: Names of layers or parameters to train; the rest is frozen, and taken to be public. Left out, what
+            has `requires_grad` is trained.
+        rank: Train low-rank adapters of this rank beside the linear layers (those in `trainable`, or all) instead.
+
+    Returns:
+        The model. The module is exported when a run knows the shape of its records.
+
+    Raises:
+        InputError: It is no module, or torch cannot export it.
+        Refused: It draws random numbers, mixes the records of a batch, or holds an operation without a translation.
+    """
+    from fedsofim.models.adapters.torch_modules import model_of
+
+    return model_of(module, loss, trainable, rank)
 
 
 BATCH_STATISTICS = (

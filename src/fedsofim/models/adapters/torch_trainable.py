@@ -1,6 +1,6 @@
-"""Which parameters of a module are trained: some of its layers, or low-rank adapters beside its linear ones.
+"""Which parameters of a torch module are trained: some of its layers, or low-rank adapters beside its linear ones.
 
-Everything happens on a copy: the module that was given is never changed.
+Everything happens on a copy: the module that was given is never changed. Importing this needs torch.
 """
 
 import copy
