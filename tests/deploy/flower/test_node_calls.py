@@ -3,7 +3,9 @@
 import contextlib
 import gzip
 import http.server
+import importlib.util
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -181,3 +183,15 @@ def test_a_client_that_keeps_its_connection_elsewhere_is_an_error():
     with pytest.raises(InputError, match=r"has no HTTP client in Changed\._client"):
         flower_api.set_http_client(Changed(), http_client(None))
     Changed.client.close()
+
+
+@pytest.mark.parametrize(
+    "piece", ["flwr.supernode.fleet_http_client", "flwr.superlink.grid.http_grid", "flwr.common.serde"]
+)
+def test_a_flower_that_lacks_a_piece_is_an_error_that_names_it(monkeypatch, piece: str):
+    monkeypatch.setitem(sys.modules, piece, None)
+    assert flower_api.__file__ is not None
+    spec = importlib.util.spec_from_file_location("fresh", flower_api.__file__)
+    assert spec is not None and spec.loader is not None
+    with pytest.raises(InputError, match=rf"lacks a piece.*{piece}.*works with flwr 1\.41 and 1\.42"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
