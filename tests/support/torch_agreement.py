@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import torch_zoo as zoo
+from fedsofim.core.opening import check_captured, opened
 from fedsofim.models.adapters.torch_export import apart, exported, made_up, numbers_of, program_of
 from fedsofim.models.adapters.torch_programs import Program
 
@@ -34,6 +35,7 @@ def check_agreement(net: Any, shape: tuple[int, ...], records: int = 2, close: f
         found = program(params, one[None])
         return jnp.sum(found * weights), found
 
+    check_audited(program, start, x[0], weights)
     slopes, ours = jax.jit(jax.vmap(jax.grad(weighed, has_aux=True), (None, 0)))(start, x)
     for i in range(records):
         theirs = net(torch.from_numpy(x[i : i + 1]))
@@ -49,6 +51,19 @@ def check_agreement(net: Any, shape: tuple[int, ...], records: int = 2, close: f
         for name, array in zip(names, arrays, strict=True):
             near(slopes[name][i], array, 10 * close, least=largest)
     return program
+
+
+def check_audited(program: Program, start: dict[str, jax.Array], x: np.ndarray, weights: np.ndarray) -> None:
+    """The audit knows every operation of the gradient, which captures no arrays but the program's constants."""
+
+    def gradient(x: Any) -> Any:
+        return jax.grad(lambda p: jnp.sum(program(p, x[None]) * weights.sum()))(start)
+
+    closed = jax.make_jaxpr(opened(gradient))(x)
+    declared = [*program.constants.values(), *start.values()]
+    for const in closed.consts:
+        if not any(const is public for public in declared):
+            check_captured(const)
 
 
 def near(ours: Any, theirs: np.ndarray, close: float, least: float = 0.0) -> None:
