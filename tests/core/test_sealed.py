@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.core import Tracer
+from jax.experimental import io_callback
 
 import fedsofim as fs
 from fedsofim.core.isolation import call_apart
@@ -171,7 +172,7 @@ def test_a_server_that_calls_back_into_python_is_refused(call: str):
         if call == "debug":
             jax.debug.print("{}", mean)
         elif call == "io_callback":
-            jax.experimental.io_callback(lambda a: None, None, mean)
+            io_callback(lambda a: None, None, mean)
         else:
             mean = jax.pure_callback(lambda a: a, jax.ShapeDtypeStruct(mean.shape, mean.dtype), mean)
         return params - 0.1 * mean, state

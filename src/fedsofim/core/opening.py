@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.core import ShapedArray, Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
 from fedsofim.core.keys import is_own_key
@@ -40,8 +40,10 @@ INSTEAD = {
 HELD = {Rule.SCAN: ("jaxpr",), Rule.WHILE: ("cond_jaxpr", "body_jaxpr"), Rule.COND: ("branches",)}
 
 
-def opened(fn: Callable) -> Callable:
+def opened(fn: Callable, also: frozenset[Primitive] = frozenset()) -> Callable:
     """The same function, whose trace holds no calls and nothing unknown; Refused where that cannot be.
+
+    `also`: operations of the library's own that may stand outside of loops too.
 
     >>> [e.primitive.name for e in jax.make_jaxpr(opened(jax.jit(jax.checkpoint(jnp.sin))))(1.0).eqns]
     ['sin']
@@ -49,7 +51,7 @@ def opened(fn: Callable) -> Callable:
 
     def run(*args: Any) -> Any:
         closed, out = jax.make_jaxpr(fn, return_shape=True)(*args)
-        flat = _run(closed.jaxpr, closed.consts, jax.tree.leaves(args))
+        flat = _run(closed.jaxpr, closed.consts, jax.tree.leaves(args), also)
         return jax.tree.unflatten(jax.tree.structure(out), flat)
 
     return run
@@ -89,7 +91,7 @@ def check_captured(value: Any) -> None:
         )
 
 
-def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence) -> list:
+def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence, also: frozenset[Primitive] = frozenset()) -> list:
     env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
 
@@ -97,11 +99,13 @@ def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence) -> list:
         return atom.val if isinstance(atom, Literal) else env[atom]
 
     for eqn in jaxpr.eqns:
-        env.update(zip(eqn.outvars, _equation(eqn, [read(a) for a in eqn.invars]), strict=True))
+        env.update(zip(eqn.outvars, _equation(eqn, [read(a) for a in eqn.invars], also), strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _equation(eqn: Any, values: list) -> list:
+def _equation(eqn: Any, values: list, also: frozenset[Primitive]) -> list:
+    if eqn.primitive in also:
+        return eqn.primitive.bind(*values, **eqn.params)
     if eqn.primitive is dp_release:
         return dp_release.bind(*values, site=own_site(eqn.params["site"]))
     rule, params = _known(eqn), eqn.params
@@ -109,7 +113,7 @@ def _equation(eqn: Any, values: list) -> list:
         program = params[PROGRAM_OF[eqn.primitive.name]]
         if not is_program(program):
             raise Refused(f"'{eqn.primitive.name}' holds a {type(program).__name__} where a program should be")
-        return _run(*open_jaxpr(program), values)
+        return _run(*open_jaxpr(program), values, also)
     for name in HELD.get(rule, ()):
         held = params[name]
         params = params | {name: tuple(map(_opened, held)) if isinstance(held, tuple) else _opened(held)}

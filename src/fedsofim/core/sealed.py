@@ -20,6 +20,7 @@ from fedsofim.core.isolation import call_apart, settings
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
 from fedsofim.core.opening import opened
 from fedsofim.errors import InputError, Refused, raised
+from fedsofim.native.momentum import momentum_p
 
 if TYPE_CHECKING:
     from fedsofim.core.method import Method
@@ -76,7 +77,7 @@ class _Constant:
     value: Any
 
 
-def sealed(function: Callable[..., Any]) -> Sealed:
+def seal(function: Callable[..., Any]) -> Sealed:
     """Seal a function; one that is sealed already is returned as it is."""
     return function if isinstance(function, Sealed) else Sealed(function)
 
@@ -88,15 +89,17 @@ def unsealed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def sealed_method(method: "Method") -> "Method":
     """Seal what runs at the server and what makes the first state; the client's program is traced by the audit."""
-    setup = method.setup and method.setup._replace(server=sealed(method.setup.server))
-    return method._replace(
-        server=sealed(method.server), init=sealed(method.init), memory=sealed(method.memory), setup=setup
-    )
+    setup = method.setup and method.setup._replace(server=seal(method.setup.server))
+    return method._replace(server=seal(method.server), init=seal(method.init), memory=seal(method.memory), setup=setup)
 
 
 def sealed_model(model: "Model") -> "Model":
     """Seal how parameters start and what is predicted; the loss is traced by the audit."""
-    return model._replace(init=sealed(model.init), logits=sealed(model.logits))
+    return model._replace(init=seal(model.init), logits=seal(model.logits))
+
+
+#: Operations of the library's own that a server's program may hold beside those that the audit knows.
+OWN = frozenset({momentum_p})
 
 
 @lru_cache(maxsize=512)
@@ -112,7 +115,7 @@ def _traced(function: Callable[..., Any], tree: Any, kinds: tuple) -> _Program:
 
     specs = [kind.spec() for kind in kinds if isinstance(kind, _Array)]
     try:
-        closed, shapes = jax.make_jaxpr(opened(of_arrays), return_shape=True)(*specs)
+        closed, shapes = jax.make_jaxpr(opened(of_arrays, OWN), return_shape=True)(*specs)
     except jax.errors.UnexpectedTracerError as error:
         raise Refused(_ESCAPED) from error
     except InputError:
@@ -150,7 +153,9 @@ def check_width(jaxpr: ClosedJaxpr | Jaxpr) -> None:
     program, _ = open_jaxpr(jaxpr)
     for eqn in program.eqns:
         for atom in (*eqn.invars, *eqn.outvars):
-            dtype = atom.aval.dtype
+            dtype: Any = getattr(atom.aval, "dtype", None)
+            if dtype is None:  # a token, a reference: refused elsewhere
+                continue
             if not jnp.issubdtype(dtype, jax.dtypes.prng_key) and dtype.itemsize > _WIDEST.get(dtype.kind, 4):
                 raise Refused(
                     f"the program computes in {dtype} while JAX computes in 32 bits; leave jax.enable_x64 out of it, "

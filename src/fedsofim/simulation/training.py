@@ -78,20 +78,16 @@ def train(
     end, trace = simulate_to_end(plan, seen, drawn, every=every, progress=progress, watch=watch)
     check_finite(end.params)
     seconds = time.perf_counter() - began
-    run = Run(
-        plan=plan,
-        chosen=chosen,
-        split=split,
-        seed=seed,
-        params=end.params,
-        state=end.state,
-        trace=trace,
-        seconds=seconds,
-        prepared=made,
-    )
-    if not np.isfinite(trace.loss[-1]) and run.metrics.values[metric] is None:
-        raise InputError(overflowed("model's answers for test records"))
+    run = Run(plan=plan, chosen=chosen, split=split, seed=seed, params=end.params, state=end.state, trace=trace,
+              seconds=seconds, prepared=made)  # fmt: skip
+    _check_answers(run)
     return run
+
+
+def _check_answers(run: Run) -> None:
+    """Parameters may be finite and the answers not."""
+    if not np.isfinite(run.trace.loss[-1]) and run.metrics.values[run.plan.task.metric] is None:
+        raise InputError(overflowed("model's answers for test records"))
 
 
 def _checked(seed: int | None) -> int:

@@ -65,7 +65,7 @@ def clearly_best(runs: Sequence[Result], others: Sequence[Sequence[Result]], rou
 
 
 def _value(run: Result, round_: int | None) -> float | None:
-    return run.final if round_ is FINAL else run.at(round_)
+    return run.final if round_ is None else run.at(round_)
 
 
 def _ahead(mine: Mapping[int, float | None], theirs: Mapping[int, float | None], sign: int) -> bool:

@@ -78,7 +78,7 @@ def paired_t(gaps: Sequence[float]) -> float:
         return 1.0
     if np.ptp(gaps) == 0:  # equal differences: certain, or none at all
         return 1.0 if gaps[0] == 0 else 0.0
-    return float(stats.ttest_1samp(gaps, 0.0).pvalue)
+    return float(stats.ttest_1samp(gaps, 0.0)[1])
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
