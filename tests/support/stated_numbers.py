@@ -6,9 +6,6 @@ By page, each as the page has it, so that the same number elsewhere on the page 
 
 STATED: dict[str, tuple[str, ...]] = {
     "README.md": ("on 3.12 and 3.13 the wheel", "needs JAX 0.10.** In an environment", "pip replaces it with 0.10"),
-        "on 3.12 and 3.13 the wheel",
-        "needs JAX 0.10.** In an environment that has a newer JAX, pip replaces it with 0.10",
-    ),
     "docs/audit.md": ("(`--confidence`, 99 %)",),
     "docs/budgets.md": (
         "A client at epsilon 0.1 beside others",
