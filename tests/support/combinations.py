@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from commands import Done, in_process
@@ -24,6 +25,7 @@ from fedsofim.methods import PUBLISHED
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 Choice = Sequence[str]  # words of a command line
+_FORGET = 50  # combinations after which compiled programs are forgotten
 
 #: Methods of one's own whose server keeps a state of some unusual form.
 STATES = {
@@ -258,6 +260,11 @@ class Judged:
     examples: dict[str, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
 
+    @property
+    def number(self) -> int:
+        """How many combinations were judged."""
+        return self.ran + self.refused.total() + len(self.failures)
+
     def table(self) -> str:
         """The refusals, the commonest first, each with one command line that meets it."""
         lines = [f"{self.ran} ran, {self.refused.total()} were refused, {len(self.failures)} failed"]
@@ -305,6 +312,8 @@ def _combination(command: str, chosen: Mapping[str, Choice]) -> Combination:
 
 def judge(combination: Combination, out: Path, judged: Judged) -> None:
     """Run one combination in the folder of its files; `out` is where it may save, and is emptied."""
+    if judged.number % _FORGET == 0:
+        jax.clear_caches()  # each compiled program takes some of the memory maps that a process may have
     shutil.rmtree(out, ignore_errors=True)
     out.unlink(missing_ok=True)
     for file in out.parent.glob(f"{out.name}.*"):
