@@ -196,8 +196,6 @@ def test_a_checkpoint_without_its_preparation_is_an_error_to_read(
 ):
     save(rehearsed, path := tmp_path / "checkpoint.npz")
     path.write_bytes(spoilt(path, how))
-    with pytest.raises(
-        InputError, match=r"not a checkpoint of this version, or a damaged one|cannot be taken up again"
-    ) as caught:
+    with pytest.raises(InputError, match=r"a damaged one|cannot be taken up again") as caught:
         restore(path)
     assert said in str(caught.value)

@@ -179,17 +179,15 @@ def test_everything_is_told_in_one_pass_of_both_files(site, tmp_path: Path):
     assert "Ill" not in str(caught.value) and "line" not in str(caught.value)
 
 
-def test_places_of_strange_values_are_told_to_the_operator_and_values_to_nobody(
-    site, tmp_path: Path, capfd, caplog, recwarn
-):
+def test_the_operator_learns_where_strange_values_are_and_nobody_which(site, tmp_path: Path, capfd, caplog, recwarn):
     """With their lines, by `fedsofim node check`; not in what is sent, printed, logged or warned of."""
     policy = site("a")
     lines = [line.split(";") for line in (tmp_path / "a.csv").read_text(encoding="latin-1").splitlines()]
     lines[1][2], lines[2][3], lines[3][3] = "31415926", "Divers", "Divers"
     (tmp_path / "a.csv").write_text("\n".join(map(";".join, lines)) + "\n", encoding="latin-1")
     notes = [f.text for f in findings(tmp_path / "a" / "policy.toml", None, None, None) if f.mark == "note"]
-    assert any("'age' lie outside its public range" in note and "first in line 2" in note for note in notes)
-    assert any("'sex'" in note and "1 different value, first in line 3" in note for note in notes)
+    assert any("'age' lie outside its public range" in note and "first in line 2" in note for note in notes), notes
+    assert any("'sex'" in note and "2 different values, first in line 3" in note for note in notes), notes
     sent = json.dumps(hello(policy)) + repr(answer(policy, start([policy], replace(ORDER, clients=1)).request()))
     printed = "".join(capfd.readouterr()) + caplog.text + "".join(str(w.message) for w in recwarn)
     for told in (sent, printed, *notes):
