@@ -43,6 +43,7 @@ def shown(value: Any) -> str:
         >>> shown(0.5), shown("fedgd"), shown([1.5, 2.5]), shown({"age": 61})
         ('0.5', "'fedgd'", 'a list of 2', 'a dict of 1')
     """
+    given: Any = value
     if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, int | float):  # not by the own `__repr__` of a subclass, which may print anything
@@ -58,7 +59,7 @@ def shown(value: Any) -> str:
         return f"the function {_name_of(value)}"
     kind = _name_of(type(value))
     article = "an" if kind[:1].lower() in "aeiou" else "a"
-    shape = _part(lambda: tuple(map(int, value.shape)) if all(map(is_whole, value.shape)) else None)
+    shape = _part(lambda: tuple(map(int, given.shape)) if all(map(is_whole, given.shape)) else None)
     if isinstance(shape, tuple):
         return f"{article} {kind} of shape {shape}"
     size = _part(lambda: len(value) if isinstance(value, Sized) else None)

@@ -13,6 +13,7 @@ from jax.core import Tracer
 from jax.experimental import io_callback
 
 import fedsofim as fs
+from fedsofim import models
 from fedsofim.core.isolation import call_apart
 from fedsofim.core.sealed import Sealed
 from fedsofim.simulation import sweep
@@ -399,7 +400,8 @@ def test_comparing_a_methods_functions_happens_apart_too():
         _ = run.summary(), run.predict(TOY.dataset.x_test), run.steps
 
     FOUND.clear()
-    once(), once()
+    once()
+    once()
     assert FOUND and threading.current_thread() not in FOUND
 
 
@@ -412,7 +414,7 @@ def test_a_files_function_is_called_apart(kind: str, tmp_path: Any):
         f"import threading\nimport fedsofim as fs\nthreads = []\n{look}\n\n"
         f"def mine():\n    {look}\n    fs.threads_seen = threads\n    return {made}\n"
     )
-    make = fs.make if kind == "method" else fs.models.make
+    make = fs.make if kind == "method" else models.make
     make(str(path))
     seen = fs.__dict__.pop("threads_seen")
     assert len(seen) == 2 and threading.current_thread() not in seen

@@ -64,7 +64,7 @@ def read_budgets(path: Path, clients: int) -> Budgets:
 
 def _row(path: Path, line: int, row: dict[str, str]) -> tuple[int, Budget]:
     if set(row) != set(_COLUMNS):
-        raise InputError(f"{path}: has {len(row)} columns, not the expected ones: {', '.join(_COLUMNS)}")
+        raise InputError(f"{path}: has {len(row)} columns, not all of these names; expected {', '.join(_COLUMNS)}")
     try:
         return int(row["client"]), budget_of(row["epsilon"], float(row["delta"]))
     except (TypeError, ValueError) as error:

@@ -92,12 +92,14 @@ class _Constant:
 
 def seal(function: Callable[..., Any]) -> Sealed:
     """Seal a function; one that is sealed already is returned as it is."""
-    return function if type(function) is Sealed else Sealed(function)
+    found: Any = function
+    return found if type(found) is Sealed else Sealed(found)
 
 
 def unsealed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function behind a sealed one, to compare or to trace it; never call it where records are."""
-    return function.function if type(function) is Sealed else function
+    found: Any = function
+    return found.function if type(found) is Sealed else found
 
 
 def sealed_method(method: "Method") -> "Method":
