@@ -1,7 +1,7 @@
 """Errors a user is meant to read: what was wrong, what was expected, what to do."""
 
 import traceback
-from collections.abc import Iterable, Sized
+from collections.abc import Callable, Iterable, Sized
 from difflib import get_close_matches
 from numbers import Integral, Real
 from pathlib import PurePath
@@ -43,20 +43,49 @@ def shown(value: Any) -> str:
         >>> shown(0.5), shown("fedgd"), shown([1.5, 2.5]), shown({"age": 61})
         ('0.5', "'fedgd'", 'a list of 2', 'a dict of 1')
     """
-    if value is None or isinstance(value, bool | Real):
-        return repr(value) if type(value).__module__ == "builtins" else str(value)
+    given: Any = value
+    if value is None or isinstance(value, bool):
+        return repr(value)
+    if isinstance(value, int | float):  # not by the own `__repr__` of a subclass, which may print anything
+        return _number(value)
+    if isinstance(value, Real) and type(value).__module__ == "numpy":
+        return str(value)
     if isinstance(value, str):
-        plain = len(value) <= _SHORT and value.isprintable()
-        return repr(str(value)) if plain else f"a text of {len(value)} characters"
+        plain = str.__str__(value)
+        return repr(plain) if len(plain) <= _SHORT and plain.isprintable() else f"a text of {len(plain)} characters"
     if isinstance(value, type):
-        return f"the class {value.__name__}"
-    if callable(value) and hasattr(value, "__name__"):
-        return f"the function {value.__name__}"
-    kind = type(value).__name__
+        return f"the class {_name_of(value)}"
+    if callable(value) and isinstance(_part(lambda: value.__name__), str):
+        return f"the function {_name_of(value)}"
+    kind = _name_of(type(value))
     article = "an" if kind[:1].lower() in "aeiou" else "a"
-    if isinstance(shape := getattr(value, "shape", None), tuple) and all(is_whole(n) for n in shape):
-        return f"{article} {kind} of shape {tuple(map(int, shape))}"
-    return f"{article} {kind} of {len(value)}" if isinstance(value, Sized) else f"{article} {kind}"
+    shape = _part(lambda: tuple(map(int, given.shape)) if all(map(is_whole, given.shape)) else None)
+    if isinstance(shape, tuple):
+        return f"{article} {kind} of shape {shape}"
+    size = _part(lambda: len(value) if isinstance(value, Sized) else None)
+    return f"{article} {kind}" if size is None else f"{article} {kind} of {size}"
+
+
+def _part(look: Callable[[], Any]) -> Any:
+    """What an object says of itself, or None where it raises: its error may quote a record."""
+    try:
+        return look()
+    except Exception:  # whatever a class of somebody's own raises
+        return None
+
+
+def _number(value: float) -> str:
+    """A number as Python writes it; Python does not write out very long ones."""
+    if isinstance(value, float):
+        return float.__repr__(value)
+    return int.__repr__(value) if abs(int(value)) < 10**_SHORT else "a whole number of very many digits"
+
+
+def _name_of(value: Any) -> str:
+    """A class's or function's name, if it is one that Python code can have; a column or a cell is none."""
+    name = value.__name__
+    fits = isinstance(name, str) and len(name) <= _SHORT and (name.isidentifier() or name == "<lambda>")
+    return str.__str__(name) if fits else "object" if isinstance(value, type) else "without a name"
 
 
 _SHORT = 80  # characters of a name, a path's end or a setting; a cell of a table may be longer, or not

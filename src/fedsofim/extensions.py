@@ -56,7 +56,7 @@ def from_package(kind: Kind, name: str) -> tuple[Callable[..., Any], ModuleType]
     entry = offers[0]
     try:
         build = entry.load()
-    except Exception as error:  # whatever a stranger's package raises
+    except (Exception, SystemExit) as error:  # whatever a stranger's package raises
         raise InputError(f"the {kind} '{name}' of an installed package cannot be loaded: {error!r}") from error
     if not callable(build):
         raise InputError(
@@ -95,7 +95,7 @@ def called(kind: Kind, name: Any, build: Callable[..., Any], wanted: type, setti
         value = build(**settings)
     except InputError:
         raise
-    except Exception as error:  # whatever a third party's function raises
+    except (Exception, SystemExit) as error:  # whatever a third party's function raises
         where = _where(error, Path(build.__code__.co_filename)) if hasattr(build, "__code__") else ""
         if kind == "dataset":  # its errors may quote records
             raise InputError(
@@ -126,13 +126,13 @@ def _module(path: Path, content: bytes) -> ModuleType:
     sys.modules[name] = module  # dataclasses and type hints look themselves up there
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a stranger's file raises
+    except (Exception, SystemExit) as error:  # whatever a stranger's file raises
         del sys.modules[name]
         raise InputError(f"{path}: {_where(error, path)}{type(error).__name__}: {error}") from error
     return module
 
 
-def _where(error: Exception, path: Path) -> str:
+def _where(error: BaseException, path: Path) -> str:
     """The line of the file at which it went wrong."""
     if isinstance(error, SyntaxError):
         return ""  # says it itself

@@ -12,6 +12,8 @@ from fedsofim.errors import InputError, shown
 
 def write_whole(path: Path, write: Callable[[Any], Any]) -> None:
     """Write a file beside its place and move it there: an interrupt or a crash leaves the old file or the new."""
+    if not path.name:
+        raise InputError(f"{path}: is a folder; expected a file's name")
     part = path.with_name(path.name + ".part")
     try:
         with naming(path), part.open("wb") as file:

@@ -3,7 +3,7 @@
 import gc
 import sys
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jax.core import Tracer
 from jax.experimental import io_callback
 
 import fedsofim as fs
+from fedsofim import models
 from fedsofim.core.isolation import call_apart
 from fedsofim.core.sealed import Sealed
 from fedsofim.simulation import sweep
@@ -277,3 +278,143 @@ def test_a_state_of_any_form_is_carried_saved_and_shown(state: str, tmp_path):
     assert run.steps == {} and run.summary()["steps"] == {}
     run.save(tmp_path / "m")
     assert fs.load_model(tmp_path / "m").predict(TOY.dataset.x_test).shape == (60,)
+
+
+# --- Python that runs beside a method's functions -----------------------------------------------------------------
+
+
+@jax.tree_util.register_pytree_node_class
+class _Box:
+    """A container that looks around when JAX takes it apart or puts it together."""
+
+    def __init__(self, inside: Any) -> None:
+        self.inside = inside
+
+    def tree_flatten(self) -> Any:
+        look_around()
+        return (self.inside,), None
+
+    @classmethod
+    def tree_unflatten(cls, about: Any, inside: Any) -> "_Box":
+        look_around()
+        return cls(*inside)
+
+
+class _Pair(NamedTuple):
+    one: Any
+    two: Any
+
+
+class _PryingTuple(_Pair):
+    def __new__(cls, *inside: Any) -> "_PryingTuple":
+        look_around()
+        return super().__new__(cls, *inside)
+
+
+class _Key(str):
+    """A key of a dict that looks around where JAX sorts the keys."""
+
+    def __lt__(self, other: Any) -> bool:
+        look_around()
+        return str.__lt__(self, other)
+
+
+CONTAINERS: dict[str, Any] = {
+    "a class of its own": _Box,
+    "a tuple made by own Python": lambda inside: _PryingTuple(inside, inside),
+    "inside a dict": lambda inside: {"a": [_Box(inside)]},
+    "a key of a class of its own": lambda inside: {_Key("a"): inside, _Key("b"): inside},
+}
+
+
+@pytest.mark.parametrize("where", ["state", "memory", "upload", "parameters"])
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_containers_with_python_of_their_own_are_refused_before_records_are_near(kind: str, where: str):
+    held, head = CONTAINERS[kind], fs.softmax_head()
+
+    def client(door: Any, params: Any, state: Any, memory: Any) -> Any:
+        upload = door.gradient(params) / door.size
+        return (held(upload) if where == "upload" else upload), memory
+
+    method, model = _method(client=client), None
+    if where in ("state", "memory"):
+        method = _method(**{"init" if where == "state" else "memory": held})
+    if where == "parameters":
+        model = head._replace(
+            init=lambda *given: held(head.init(*given)), gradient=None, loss=lambda p, x, y: 0.0 * x[0]
+        )
+    FOUND.clear()
+    with pytest.raises(fs.InputError):
+        fs.train(TOY, method, fs.Budget(1), 2, recipe="paper", model=model)
+    assert not [found for found in FOUND if isinstance(found, np.ndarray) or hasattr(found, "sharding")]
+
+
+class _Plain(NamedTuple):
+    """With a method, which is no Python that JAX runs."""
+
+    mean: Any
+    count: Any
+
+    def per_round(self) -> Any:
+        return self.mean / self.count
+
+
+@pytest.mark.parametrize("held", [_Plain, lambda a, b: {"a": a, "b": [b, None, ()]}])
+def test_plain_containers_are_a_states(held: Any):
+    run = fs.train(TOY, _method(init=lambda params: held(params, 1.0)), fs.Budget(1), 2, recipe="paper")
+    assert len(jax.tree.leaves(run.state)) == 2
+
+
+class _Function:
+    """A function whose hash, comparison and text are Python of its own."""
+
+    def __init__(self, function: Any) -> None:
+        self.function, self.__name__ = function, "function"
+
+    def __call__(self, *given: Any) -> Any:
+        return self.function(*given)
+
+    def __hash__(self) -> int:
+        look_around()
+        return 1
+
+    def __eq__(self, other: Any) -> bool:
+        look_around()
+        return self is other
+
+    def __repr__(self) -> str:
+        look_around()
+        return "function"
+
+
+def test_comparing_a_methods_functions_happens_apart_too():
+    head = fs.softmax_head()
+
+    def once() -> None:
+        method = _method(
+            client=_Function(_client), server=_Function(_method().server), init=_Function(lambda params: params),
+            memory=_Function(lambda params: params),
+        )  # fmt: skip
+        model = fs.Model(_Function(head.init), _Function(head.loss), _Function(head.logits))
+        run = fs.train(TOY, method, fs.Budget(1), 2, recipe="paper", model=model)
+        _ = run.summary(), run.predict(TOY.dataset.x_test), run.steps
+
+    FOUND.clear()
+    once()
+    once()
+    assert FOUND and threading.current_thread() not in FOUND
+
+
+@pytest.mark.parametrize("kind", ["method", "model"])
+def test_a_files_function_is_called_apart(kind: str, tmp_path: Any):
+    path = tmp_path / "mine.py"
+    made = "fs.fedgd()" if kind == "method" else "fs.softmax_head()"
+    look = "threads.append(threading.current_thread())"
+    path.write_text(
+        f"import threading\nimport fedsofim as fs\nthreads = []\n{look}\n\n"
+        f"def mine():\n    {look}\n    fs.threads_seen = threads\n    return {made}\n"
+    )
+    make = fs.make if kind == "method" else models.make
+    make(str(path))
+    seen = fs.__dict__.pop("threads_seen")
+    assert len(seen) == 2 and threading.current_thread() not in seen

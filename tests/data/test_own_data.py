@@ -155,7 +155,7 @@ BAD_CSV = {
     "a,label\n1,x\n2,x\n": "one class only",
     "a,label\n1,0\n2,0\n": "one class only",
     "a,label\n1,0.5\n2,1\n": "line 2 has another label",
-    "a,a,label\n1,1,x\n": "'a' occurs more than once",
+    "a,a,label\n1,1,x\n": "columns 1, 2 have the same name",
     "1,2\n3,4\n": "first line holds numbers",
     "label\nx\ny\n": "no column of features",
     'a,label\n"1,x\n': "not a readable CSV",

@@ -4,6 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import torch_zoo as zoo
@@ -70,3 +73,24 @@ TIES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", TIES)
 def test_ties_have_the_slopes_of_torch(name: str):
     check_agreement(Tie(TIES[name]), (3,), records=1)
+
+
+@pytest.mark.parametrize("name", ["softplus", "mish", "celu", "elu", "selu", "logsigmoid"])
+def test_a_slope_is_a_number_where_an_exponential_overflows(name: str):
+    function = getattr(torch.nn.functional, name)
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shift = torch.nn.Parameter(torch.zeros(2))
+
+        def forward(self, x: Any) -> Any:
+            return function(x + self.shift)
+
+    program, start = translated(Net(), (2,))
+    for size in (1.0, 50.0, 88.7, 88.8, 1e3, 1e6):
+        x = np.array([[size, -size]], np.float32)
+        net = Net()
+        net(torch.from_numpy(x)).sum().backward()
+        slopes = jax.grad(lambda params, x=x: jnp.sum(program(params, x)))(start)
+        np.testing.assert_allclose(slopes["shift"], net.shift.grad.numpy(), rtol=1e-5, atol=1e-6)

@@ -21,6 +21,7 @@ import pytest
 import fedsofim as fs
 from commands import in_process
 from fedsofim.data import loading
+from fedsofim.errors import shown
 from fedsofim.experiments.journal import GRID
 from toy import make_toy
 
@@ -184,6 +185,8 @@ TABLES = {
     "label once": f"age,label\n1,{NAME}\n2,{NAME}\n3,{NAME}\n",
     "no label column": f"age,diagnosis\n{NUMBER},1\n2,0\n",
     "no header": f"{NAME},{NUMBER},1\nPaul Kurz,61,0\n",
+    "no header, words": f"{NAME},{WORD}\nPaul Kurz,yes\nMarie Curie,no\n",
+    "no header, a cell is empty": f"{NAME},,{WORD}\nPaul Kurz,61,yes\nMarie Curie,60,no\n",
     "no header, a date": f"{NAME},1961-07-04,yes\nPaul Kurz,1970-01-01,no\n",
     "uneven": f"age,label\n1,0,{NAME}\n2,1\n",
     "too large": f"age,label\n{NUMBER}e40,0\n2,1\n",
@@ -258,3 +261,83 @@ def test_a_damaged_folder_of_runs_is_not_quoted(tmp_path):
     assert_unmarked("report", "".join(map(str, in_process("report", str(tmp_path)))))
     (Path(tmp_path) / GRID).write_text(NAME)
     assert_unmarked("report", "".join(map(str, in_process("report", str(tmp_path)))))
+
+
+class Told(str):
+    """Text that prints as something else."""
+
+    def __str__(self) -> str:
+        return NAME
+
+    __repr__ = __str__
+
+
+class Counted(int):
+    __repr__ = Told.__repr__
+    __str__ = Told.__str__
+
+
+class Measured(float):
+    __repr__ = Told.__repr__
+    __str__ = Told.__str__
+
+
+class Raising:
+    """An object whose every part raises an error that quotes a record."""
+
+    def __len__(self) -> int:
+        raise ValueError(NAME)
+
+    @property
+    def shape(self) -> Any:
+        raise ValueError(NAME)
+
+    def __repr__(self) -> str:
+        raise ValueError(NAME)
+
+
+def _called(name: str) -> Any:
+    def function() -> None: ...
+
+    function.__name__ = name
+    return function
+
+
+LYING = {
+    "text": Told("x"),
+    "whole number": Counted(5),
+    "number": Measured(0.5),
+    "class": type(NAME, (), {}),
+    "object of a class": type(NAME, (), {})(),
+    "function": _called(NAME),
+    "raising": Raising(),
+    "long number": 10**5000,
+}
+
+
+@pytest.mark.parametrize("what", LYING)
+def test_an_object_that_prints_as_a_record_is_described(what: str):
+    assert_unmarked(what, output_of(lambda: shown(LYING[what])))
+    for call in (fs.Budget, fs.load, lambda value: fs.Budget(1, value), lambda value: fs.make(value)):
+        assert_unmarked(what, output_of(lambda c=call: c(LYING[what])))
+
+
+@pytest.mark.parametrize(
+    "epsilons", [pd.Series([NAME]), [NAME * 9], pd.DataFrame({NAME * 9: [1]}), pl.Series([NAME * 9])]
+)
+def test_budgets_of_what_are_no_numbers(epsilons: Any):
+    said = output_of(lambda: fs.Budgets.of(epsilons))
+    assert "expected a number" in said and said.strip().startswith("fedsofim.errors.InputError")
+
+
+def test_a_split_is_of_a_dataset():
+    for wrong in (pd.Series([NAME], name=NAME), {"name": NAME}):
+        with pytest.raises(fs.InputError, match=r"expected a fs\.Dataset"):
+            fs.Split(wrong, (), "iid")  # type: ignore[arg-type]
+
+
+def test_a_first_line_that_is_a_record_is_not_quoted_where_two_cells_are_equal(tmp_path: Path):
+    (path := tmp_path / "t.csv").write_text(f"{NAME},{WORD},{WORD}\nPaul,1,0\nMarie,0,1\n")
+    said = output_of(lambda: fs.load(path))
+    assert_unmarked("twice", said)
+    assert "columns 2, 3 have the same name" in said

@@ -42,8 +42,11 @@ def read_budgets(path: Path, clients: int) -> Budgets:
     """The budgets in a file: every client once, by its number from 0 (as `fedsofim partition` lists them)."""
     if not path.is_file():
         raise InputError(f"{path}: no such file; expected a CSV with the columns {', '.join(_COLUMNS)}")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.DictReader(file))
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(f"{path}: not a CSV in UTF-8; expected the columns {', '.join(_COLUMNS)}") from None
     found: dict[int, Budget] = {}
     for line, row in enumerate(rows, start=2):
         number, budget = _row(path, line, row)
@@ -61,7 +64,7 @@ def read_budgets(path: Path, clients: int) -> Budgets:
 
 def _row(path: Path, line: int, row: dict[str, str]) -> tuple[int, Budget]:
     if set(row) != set(_COLUMNS):
-        raise InputError(f"{path}: has the columns {', '.join(map(str, row))}; expected {', '.join(_COLUMNS)}")
+        raise InputError(f"{path}: has {len(row)} columns, not all of these names; expected {', '.join(_COLUMNS)}")
     try:
         return int(row["client"]), budget_of(row["epsilon"], float(row["delta"]))
     except (TypeError, ValueError) as error:

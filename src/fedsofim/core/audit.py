@@ -17,6 +17,7 @@ from jax.core import eval_jaxpr
 from jax.extend.core import ClosedJaxpr
 
 from fedsofim.core.accounting import Charge
+from fedsofim.core.containers import check_containers
 from fedsofim.core.door import Door, Facts
 from fedsofim.core.mechanisms import Independent, Mischarged
 from fedsofim.core.models import Model
@@ -114,6 +115,7 @@ def audit_program(
                 raise Refused(f"{name} depends on the {taint} other than through a release; {REMEDY[taint]}")
     often = phase.times(facts.rounds) if times is None else times
     charges = tuple(_charge(site, count, phase, often) for site, count in walk.releases)
+    check_containers("the client", jax.tree.structure(out))
     return Program(closed, jax.tree.structure(out), charges, tuple(site for site, _ in walk.releases), phase)
 
 

@@ -22,6 +22,9 @@ class Budget:
     def __post_init__(self) -> None:
         check_within("epsilon", self.epsilon, *EPSILONS, f"; a run without noise is fs.NO_PRIVACY, written {WITHOUT}")
         check_delta(self.delta)
+        for name in ("epsilon", "delta"):  # a class of somebody's own may print as anything
+            if type(value := getattr(self, name)) not in (int, float):
+                object.__setattr__(self, name, float(value))
 
     @property
     def mu(self) -> float:

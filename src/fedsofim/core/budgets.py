@@ -7,7 +7,7 @@ all clients at once only the largest epsilon with the largest delta may be said.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +48,9 @@ class Budgets:
     @staticmethod
     def of(epsilons: Sequence[float], delta: float = 1e-5) -> "Budgets":
         """Epsilons at one delta."""
-        return Budgets([Budget(float(e), delta) for e in epsilons])
+        if isinstance(epsilons, str) or not isinstance(epsilons, Iterable):
+            raise InputError(f"epsilons is {shown(epsilons)}; expected a list of numbers, one for each client")
+        return Budgets([Budget(_epsilon(client, e), delta) for client, e in enumerate(epsilons)])
 
     @property
     def epsilon(self) -> float:
@@ -66,6 +68,13 @@ class Budgets:
 
     def __str__(self) -> str:
         return f"each client its own: {in_groups([(b.epsilon, b.delta) for b in self.each])}"
+
+
+def _epsilon(client: int, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # their text quotes the value
+        raise InputError(f"the epsilon of client {client} is {shown(value)}; expected a number") from None
 
 
 AnyBudget = Budget | Budgets

@@ -13,6 +13,7 @@ import jax
 import optax
 
 from fedsofim.core.door import Door, Facts
+from fedsofim.core.isolation import call_apart
 from fedsofim.core.mechanisms import Independent, Mechanism
 from fedsofim.errors import shown
 
@@ -51,6 +52,18 @@ class Method(NamedTuple):
     def __repr__(self) -> str:
         """The name alone: functions and settings may hold anything."""
         return f"<Method {shown(self.name)}>"
+
+    def __hash__(self) -> int:
+        """Of all its parts, which may be of somebody's own classes: asked where no record is in reach."""
+        return call_apart(tuple.__hash__, self)
+
+    def __eq__(self, other: Any) -> bool:
+        """Are all parts equal? Asked where no record is in reach."""
+        return self is other or (type(other) is Method and call_apart(tuple.__eq__, self, other))
+
+    def __ne__(self, other: Any) -> bool:
+        """The opposite; a tuple has one of its own."""
+        return not self == other
 
 
 P = ParamSpec("P")

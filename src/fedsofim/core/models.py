@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedsofim.core.isolation import call_apart
 from fedsofim.core.losses import loss_of, measured
 from fedsofim.core.normals import normal
 from fedsofim.core.queries import Query, SoftmaxGradient
@@ -58,6 +59,18 @@ class Model(NamedTuple):
     def __repr__(self) -> str:
         """The name alone: functions and settings may hold anything."""
         return f"<Model {shown(self.name)}>" if self.name else "<Model>"
+
+    def __hash__(self) -> int:
+        """Of all its parts, which may be of somebody's own classes: asked where no record is in reach."""
+        return call_apart(tuple.__hash__, self)
+
+    def __eq__(self, other: Any) -> bool:
+        """Are all parts equal? Asked where no record is in reach."""
+        return self is other or (type(other) is Model and call_apart(tuple.__eq__, self, other))
+
+    def __ne__(self, other: Any) -> bool:
+        """The opposite; a tuple has one of its own."""
+        return not self == other
 
 
 def softmax_head(init_scale: float = 0.5) -> Model:

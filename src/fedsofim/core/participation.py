@@ -43,7 +43,7 @@ def members(groups: int, clients: int) -> list[np.ndarray]:
 
 def times_asked(rounds: int, groups: int) -> int:
     """How often a client is asked in so many rounds, at most."""
-    return math.ceil(rounds / groups)
+    return -(-rounds // groups)
 
 
 def largest_group(sizes: Sequence[int], groups: int) -> tuple[int, int]:

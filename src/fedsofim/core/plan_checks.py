@@ -19,8 +19,13 @@ from fedsofim.protection import check_unit
 Trust = Literal["local", "secure-sum"]
 
 
+MOST_ROUNDS = 10**9  # they are counted in 32 bits
+
+
 def check_run(sizes: Sequence[int], rounds: int, clip: float, batch_rate: float) -> None:
     expect_whole("rounds", rounds, 1)
+    if rounds > MOST_ROUNDS:
+        raise InputError(f"rounds is {shown(rounds)}; expected at most {MOST_ROUNDS}")
     check_clip(clip)
     check_sample("batch_rate", batch_rate)
     if len(sizes) == 0 or not all(is_whole(s) and s >= 1 for s in sizes):

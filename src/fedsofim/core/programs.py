@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from fedsofim.core.audit import Inputs, Program, audit_program, check_takes, declared_by, pair
 from fedsofim.core.banded import Banded
+from fedsofim.core.containers import check_containers
 from fedsofim.core.door import Facts
 from fedsofim.core.evaluation import Evaluation
 from fedsofim.core.feature_moments import FeatureMoments
@@ -88,6 +89,8 @@ def _audited(
     parameter_shapes(model, public, preparation)  # some models know their constants once they know a record's shape
     declared = declared_by(model)  # before a stranger's program runs
     inputs = input_shapes(method, model, public, preparation)
+    for what, numbers in (("the model", inputs.params), (method.name, (inputs.state, inputs.memory))):
+        check_containers(what, jax.tree.structure(numbers))
     _check_loss(model, inputs, units)
     facts = public.facts(preparation, is_linear(model))
     once = replace(inputs, state=(), memory=())
@@ -174,7 +177,7 @@ def _check_loss(model: Model, inputs: Inputs, units: bool) -> None:
     """The loss of one record is one number; else there is no gradient of it."""
     x, y = (jax.ShapeDtypeStruct(a.shape[2 + units :], a.dtype) for a in (inputs.records.x, inputs.records.y))
     try:
-        found = jax.eval_shape(model.loss, inputs.params, x, y)
+        found = jax.eval_shape(lambda *given: model.loss(*given), inputs.params, x, y)
     except (InputError, NameError):  # of an axis of records, by name: the audit says what that would do
         return
     except Exception as error:  # whatever the model's own code raises
@@ -233,6 +236,9 @@ def parameter_shapes(model: Model, public: Public, preparation: tuple[Step, ...]
     return jax.eval_shape(lambda k: model.init(k, shape, public.classes), jax.eval_shape(lambda: key_of(0)))
 
 
+# Functions are wrapped, so that JAX keeps no class of somebody's own in its caches: to look there is to ask it `==`.
+
+
 def input_shapes(method: Method, model: Model, public: Public, preparation: tuple[Step, ...] = ()) -> Inputs:
     """Shapes of everything that a client's program of the rounds takes."""
     key = jax.eval_shape(lambda: key_of(0))
@@ -240,8 +246,8 @@ def input_shapes(method: Method, model: Model, public: Public, preparation: tupl
     params = parameter_shapes(model, public, preparation)
     return Inputs(
         params=params,
-        state=jax.eval_shape(method.init, params),
-        memory=jax.eval_shape(method.memory, params),
+        state=jax.eval_shape(lambda p: method.init(p), params),
+        memory=jax.eval_shape(lambda p: method.memory(p), params),
         key=key,
         index=spec((), jnp.int32),
         size=spec(()),
@@ -279,7 +285,8 @@ def _check_forms(method: Method, programs: Mapping[Phase, Program], inputs: Inpu
     _check_form(f"{method.name}: the server gave parameters", params, inputs.params)
     _check_form(f"{method.name}: the server gave a state", state, inputs.state)
     if method.setup is not None:
-        state = jax.eval_shape(method.setup.server, upload_shapes(programs[Phase.SETUP]), inputs.state)
+        serve = method.setup.server
+        state = jax.eval_shape(lambda *given: serve(*given), upload_shapes(programs[Phase.SETUP]), inputs.state)
         _check_form(f"{method.name}: the server's setup gave a state", state, inputs.state)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from jax.core import Tracer, eval_jaxpr
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from fedsofim.core.isolation import call_apart, settings
+from fedsofim.core.containers import check_containers
+from fedsofim.core.isolation import call_apart, equal_apart, hash_apart, settings
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
 from fedsofim.core.opening import opened
 from fedsofim.errors import InputError, Refused, raised
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from fedsofim.core.models import Model
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sealed:
     """A function that is traced once for each kind of arguments and never called with values.
 
@@ -40,12 +41,24 @@ class Sealed:
 
     function: Callable[..., Any]
 
+    def __repr__(self) -> str:
+        """Nothing of the function, whose `__repr__` may be somebody's."""
+        return "<Sealed>"
+
+    def __hash__(self) -> int:
+        """The function's own, asked for apart."""
+        return hash((Sealed, hash_apart(self.function)))
+
+    def __eq__(self, other: Any) -> bool:
+        """Are the functions equal? Asked apart."""
+        return type(other) is Sealed and equal_apart(self.function, other.function)
+
     def __call__(self, *args: Any) -> Any:
         """Return what the function's program gives for these arguments."""
         leaves, tree = jax.tree.flatten(args)
         arrays = [_on_device(leaf) for leaf in leaves if _is_array(leaf)]
         kinds = tuple(_kind(leaf) for leaf in leaves)
-        program = _program(self.function, tree, kinds, settings())
+        program = _program(self, tree, kinds, settings())
         return jax.tree.unflatten(program.outputs, eval_jaxpr(program.closed.jaxpr, program.closed.consts, *arrays))
 
 
@@ -79,12 +92,14 @@ class _Constant:
 
 def seal(function: Callable[..., Any]) -> Sealed:
     """Seal a function; one that is sealed already is returned as it is."""
-    return function if isinstance(function, Sealed) else Sealed(function)
+    found: Any = function
+    return found if type(found) is Sealed else Sealed(found)
 
 
 def unsealed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function behind a sealed one, to compare or to trace it; never call it where records are."""
-    return function.function if isinstance(function, Sealed) else function
+    found: Any = function
+    return found.function if type(found) is Sealed else found
 
 
 def sealed_method(method: "Method") -> "Method":
@@ -103,8 +118,8 @@ OWN = frozenset({momentum_p})
 
 
 @lru_cache(maxsize=512)
-def _program(function: Callable[..., Any], tree: Any, kinds: tuple, under: tuple) -> _Program:
-    return call_apart(_traced, function, tree, kinds)
+def _program(sealed: Sealed, tree: Any, kinds: tuple, under: tuple) -> _Program:
+    return call_apart(_traced, sealed.function, tree, kinds)
 
 
 def _traced(function: Callable[..., Any], tree: Any, kinds: tuple) -> _Program:
@@ -121,10 +136,14 @@ def _traced(function: Callable[..., Any], tree: Any, kinds: tuple) -> _Program:
     except InputError:
         raise
     except Exception as error:  # whatever the method's or the model's own code raises
-        name = getattr(function, "__name__", type(function).__name__)
-        raise InputError(f"the function {name} cannot be traced: {raised(error)}") from error
+        raise InputError(f"the function {_name(function)} cannot be traced: {raised(error)}") from error
     check_values(closed)
+    check_containers(f"the function {_name(function)}", jax.tree.structure(shapes))
     return _Program(closed, jax.tree.structure(shapes))
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
 
 
 _ESCAPED = (

@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,19 @@ class Cells:
     @property
     def names_in_words(self) -> str:
         """The columns' names for a message, unless they may be a record: a table without a header begins with one."""
-        if any(_spells_number(name) or _DATE.search(name) for name in self.header):
-            return (
-                f"its {len(self.header)} column names are not shown, because some look like values: check that the "
-                "first line names the columns"
-            )
-        return f"columns: {listed(self.header)}"
+        if self.names_are_sure:
+            return f"columns: {listed(self.header)}"
+        return (
+            f"its {len(self.header)} column names are not shown, because they may be values: check that the first line "
+            "names the columns"
+        )
+
+    @cached_property
+    def names_are_sure(self) -> bool:
+        """Is the first line no record? It holds no value, and stands over a column of numbers or dates."""
+        if any(_is_value(name) or not name.strip() for name in self.header):
+            return False
+        return any(_of_values(cells) for cells in self.columns.values())
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
@@ -112,9 +120,14 @@ TABLES: dict[str, Callable[[Path], Cells]] = {
 def check_header(origin: str, header: Sequence[str]) -> None:
     if all(_spells_number(name) for name in header):
         raise InputError(f"{origin}: the first line holds numbers; expected the names of the columns")
-    twice = sorted({name for name in header if list(header).count(name) > 1})
-    if twice:
-        raise InputError(f"{origin}: column '{twice[0]}' occurs more than once in the header")
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(header, start=1):
+        places.setdefault(name, []).append(number)
+    if twice := [found for found in places.values() if len(found) > 1]:
+        raise InputError(  # without the name: a table without a header begins with a record
+            f"{origin}: the columns {listed(list(map(str, twice[0])))} have the same name in the header; expected a "
+            "first line with a name of its own for each column"
+        )
 
 
 def raise_all(origin: str, *kinds: Sequence[str]) -> None:
@@ -143,6 +156,17 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
         if b"\0" in content:
             raise InputError(f"{path}: not a readable CSV file: it holds zero bytes, so it is no text") from None
         return content.decode("cp1252", errors="replace"), (f"{path.name}: not in UTF-8, so it was read as Latin-1",)
+
+
+def _of_values(cells: Sequence[Any]) -> bool:
+    """Are the first cells of a column numbers or dates, but for empty ones?"""
+    some = [cell for cell in cells[:SHOWN] if cell is not None and str(cell).strip()]
+    return bool(some) and all(_is_value(str(cell)) for cell in some)
+
+
+def _is_value(text: str) -> bool:
+    """Does a text read as a number or a date?"""
+    return _spells_number(text) or _DATE.search(text) is not None
 
 
 def _spells_number(text: str) -> bool:

@@ -71,6 +71,8 @@ def load(
         return _load_clients(
             name_or_path, as_path("clients_from", clients_from), (label, drop, described, asked, person), test, holdout
         )
+    if isinstance(name_or_path, str):  # a class of somebody's own may print as anything
+        name_or_path = str.__str__(name_or_path)
     if not isinstance(name_or_path, str | Path | None) or not str(name_or_path).isprintable():
         raise InputError(f"the dataset is {shown(name_or_path)}; expected a name or a path{_in_memory(name_or_path)}")
     if name_or_path is None:
@@ -101,7 +103,7 @@ def _in_memory(given: Any) -> str:
     """What to use for data that is in memory already."""
     if is_frame(given):
         return ". For a data frame use fs.Dataset.from_frame(frame, label=NAME)"
-    if isinstance(given, dict | list | tuple) or hasattr(given, "shape"):
+    if isinstance(given, dict | list | tuple) or hasattr(type(given), "shape"):
         return ". For arrays use fs.Dataset.from_arrays(x, y)"
     return ""
 

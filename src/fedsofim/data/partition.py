@@ -74,6 +74,13 @@ class Split:
             )
         return replace(self, unit=unit, most=most)
 
+    def __post_init__(self) -> None:
+        """What a split says of itself is its dataset's name and text: they are looked at here."""
+        if not isinstance(self.dataset, Dataset):
+            raise InputError(f"the data is {shown(self.dataset)}; expected a fs.Dataset, as fs.load gives one")
+        if not isinstance(self.description, str):
+            raise InputError(f"a split's description is {shown(self.description)}; expected text")
+
     def __repr__(self) -> str:
         """Sizes and names, never a record."""
         return f"<{self}>"

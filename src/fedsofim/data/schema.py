@@ -125,7 +125,7 @@ def read_schema(path: str | Path) -> Schema:
         raise InputError(f"{path}: no such file; draft a schema with: fedsofim schema TABLE > {path.name}")
     try:
         return schema_of(tomllib.loads(path.read_text(encoding="utf-8")), str(path))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise InputError(f"{path}: not valid TOML: {problem}") from None
 
 

@@ -109,8 +109,8 @@ def _labels(cells: Cells, schema: Schema) -> tuple[np.ndarray, list[str]]:
 
 def _label_column(cells: Cells, chosen: str) -> str:
     if chosen not in cells.columns:
-        near = get_close_matches(chosen, cells.header, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        near = get_close_matches(chosen, cells.header, n=1) if cells.names_are_sure else []
+        hint = f"; did you mean '{near[0]}'?" if near else "."
         raise InputError(
             f"{cells.origin}: no column '{chosen}'{hint} Say which column holds the labels with label=NAME "
             f"(--label NAME); {cells.names_in_words}"

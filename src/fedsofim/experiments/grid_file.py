@@ -139,7 +139,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: no such file; expected an experiment in TOML, for example experiments/demo.toml")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not valid TOML: {error}") from None
 
 

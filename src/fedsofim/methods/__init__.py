@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedsofim import extensions
+from fedsofim.core.isolation import call_apart
 from fedsofim.core.method import Method
 from fedsofim.errors import InputError, shown, unknown
 from fedsofim.settings import check_complete, check_mapping, parameters_of, value_of
@@ -66,10 +67,10 @@ def _found(name: str) -> tuple[Callable[..., Method], Any]:
     if name in _own():
         return getattr(_own()[name], name), _own()[name]
     if extensions.is_file(name):
-        return extensions.from_file("method", name)
+        return call_apart(extensions.from_file, "method", name)
     if name not in extensions.installed("method"):
         raise unknown("method", name, names())
-    return extensions.from_package("method", name)
+    return call_apart(extensions.from_package, "method", name)
 
 
 def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | None = None) -> Method:
@@ -82,7 +83,7 @@ def make(name: str, settings: dict[str, Any] | None = None, epsilon: float | Non
     build, values = factory(name), resolve(name, settings, epsilon)
     if name in _own():
         return build(**values)
-    return extensions.called("method", name, build, Method, values)._replace(settings=tuple(values.items()))
+    return call_apart(extensions.called, "method", name, build, Method, values)._replace(settings=tuple(values.items()))
 
 
 def resolve(name: str, settings: dict[str, Any] | None = None, epsilon: float | None = None) -> dict[str, Any]:

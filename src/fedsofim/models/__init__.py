@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from fedsofim import extensions
+from fedsofim.core.isolation import call_apart
 from fedsofim.core.models import HEAD, Model
 from fedsofim.errors import InputError, shown, unknown
 from fedsofim.settings import check_complete, check_mapping, parameters_of, value_of
@@ -67,10 +68,10 @@ def factory(name: str) -> Callable[..., Model]:
     if (own := _own().get(spelled(name))) is not None:
         return own
     if extensions.is_file(name):
-        return extensions.from_file("model", name)[0]
+        return call_apart(extensions.from_file, "model", name)[0]
     if name not in extensions.installed("model"):
         raise unknown("model", name, names())
-    return extensions.from_package("model", name)[0]
+    return call_apart(extensions.from_package, "model", name)[0]
 
 
 def make(name: str, settings: Mapping[str, Any] | None = None) -> Model:
@@ -105,5 +106,5 @@ def parameters(name: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)  # one object per function and settings, so that compiled runs are shared; a changed file is new
 def _strangers(name: str, build: Callable[..., Model], settings: tuple[tuple[str, Any], ...]) -> Model:
-    made = extensions.called("model", name, build, Model, dict(settings))
+    made = call_apart(extensions.called, "model", name, build, Model, dict(settings))
     return made if made.name else made._replace(name=name, settings=settings)

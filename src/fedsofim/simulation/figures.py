@@ -15,6 +15,7 @@ from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from fedsofim.errors import InputError
 from fedsofim.files import write_whole
 from fedsofim.simulation.simulator import Trace
 
@@ -138,6 +139,8 @@ def mark_baseline(axes: Any, scale: Scale) -> None:
 def drawing(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
     """A figure in the project's style, written whole to `path` (.png, .svg or .pdf) at the end."""
     path = Path(path)
+    if path.suffix.lower() not in _KINDS:
+        raise InputError(f"{path}: a picture of this kind cannot be written; expected .png, .svg or .pdf")
     path.parent.mkdir(parents=True, exist_ok=True)
     with rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
@@ -145,6 +148,9 @@ def drawing(path: str | Path, size: tuple[float, float]) -> Iterator[Figure]:
         yield figure
         kind = path.suffix.lstrip(".").lower() or "png"
         write_whole(path, lambda file: figure.savefig(file, format=kind, metadata=_no_date(kind)))
+
+
+_KINDS = ("", ".png", ".svg", ".pdf")
 
 
 def _no_date(kind: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedsofim.core.accounting import Charge
+from fedsofim.core.isolation import call_apart
 from fedsofim.core.plan import Plan
 from fedsofim.core.prepared import Prepared
 from fedsofim.core.programs import upload_shapes
@@ -145,7 +146,7 @@ class Run:
         """
         if self.plan.model.module is None:
             raise InputError("the model was not made of a module; run.params are its numbers, run.predict uses them")
-        return self.plan.model.module(self.params)
+        return call_apart(self.plan.model.module, self.params)
 
     def _facts(self) -> dict[str, Any]:
         p, data = self.plan, self.split.dataset

@@ -25,6 +25,7 @@ from fedsofim.core.budget import Budget
 from fedsofim.core.clip_search import AdaptiveGradient
 from fedsofim.core.clipped_sums import fused
 from fedsofim.core.cohort import Carry, Cohort
+from fedsofim.core.isolation import call_apart
 from fedsofim.core.method import Method, Setup
 from fedsofim.core.models import Model
 from fedsofim.core.phase import Phase
@@ -76,7 +77,7 @@ def scores(
 
 def sweepable(name: str, fixed: tuple[tuple[str, Any], ...], numbers: tuple[str, ...]) -> Method:
     """A method whose `numbers` are read from the state (hyper, its own state) instead of being constants."""
-    return _sweepable(methods.factory(name), fixed, numbers)
+    return call_apart(_sweepable, methods.factory(name), fixed, numbers)
 
 
 @lru_cache(maxsize=256)  # by the factory: a file that has changed has a new one

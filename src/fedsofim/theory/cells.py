@@ -70,10 +70,14 @@ def measured_cells() -> tuple[Cell, ...]:
 def read_cells(path: Path) -> tuple[Cell, ...]:
     """Cells from a table with one column for each field."""
     names = [f.name for f in fields(Cell)]
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-        if not rows or set(rows[0]) != set(names):
-            raise InputError(f"{path}: expected a CSV table of cells with the columns {', '.join(names)}")
+    expected = f"{path}: expected a CSV table of cells with the columns {', '.join(names)}"
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(expected) from None
+    if not rows or set(rows[0]) != set(names):
+        raise InputError(expected)
     return tuple(_cell(path, row) for row in rows)
 
 

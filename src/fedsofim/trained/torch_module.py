@@ -5,6 +5,7 @@ Importing this file needs torch.
 
 from typing import Any
 
+from fedsofim.core.isolation import call_apart
 from fedsofim.errors import InputError
 from fedsofim.trained.model import Trained
 from fedsofim.trained.operations import Cap, Move, Unit, operations_of
@@ -23,7 +24,7 @@ def as_module(model: Trained) -> nn.Module:
     if there was one.
     """
     layers = [_LAYERS[type(operation)](operation) for operation in operations_of(model)]
-    trained = None if model.model.module is None else model.model.module(model.params)
+    trained = None if model.model.module is None else call_apart(model.model.module, model.params)
     if isinstance(trained, nn.Module):
         module: Any = nn.Sequential(*layers, trained) if layers else trained
     else:

@@ -87,6 +87,22 @@ def absolute(x: Any) -> Any:
     return jnp.where(x > 0, x, jnp.where(x < 0, -x, jax.lax.stop_gradient(jnp.abs(x))))
 
 
+def _bounded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """An exponential whose slope is 0 where it is infinite: torch.export writes softplus by `where` over one.
+
+    The branch that is not taken has a gradient of 0 there, and 0 times infinity is no number.
+    """
+
+    def apply(x: Any) -> Any:
+        top = jnp.asarray(_TOP, x.dtype)
+        return jnp.where(x > top, jnp.asarray(jnp.inf, x.dtype), function(jnp.minimum(x, top)))
+
+    return apply
+
+
+_TOP = 88.72283  # the largest float32 whose exponential is one, about
+
+
 def _elementwise(name: str, function: Callable[..., Any]) -> None:
     def apply(out: Shaped, self: Any) -> Any:
         return function(typed(self, out.dtype))
@@ -97,7 +113,8 @@ def _elementwise(name: str, function: Callable[..., Any]) -> None:
 for _name, _function in {
     "abs": absolute, "acos": jnp.arccos, "acosh": jnp.arccosh, "asin": jnp.arcsin, "asinh": jnp.arcsinh,
     "atan": jnp.arctan, "atanh": jnp.arctanh, "ceil": jnp.ceil, "cos": jnp.cos, "cosh": jnp.cosh, "erf": jax.lax.erf,
-    "erfc": jax.lax.erfc, "exp": jnp.exp, "exp2": jnp.exp2, "expm1": jnp.expm1, "floor": jnp.floor, "log": jnp.log,
+    "erfc": jax.lax.erfc, "exp": _bounded(jnp.exp), "exp2": jnp.exp2, "expm1": _bounded(jnp.expm1),
+    "floor": jnp.floor, "log": jnp.log,
     "log10": jnp.log10, "log1p": jnp.log1p, "log2": jnp.log2, "neg": jnp.negative, "relu": jax.nn.relu,
     "round": jnp.round, "rsqrt": jax.lax.rsqrt, "sigmoid": jax.nn.sigmoid, "sign": jnp.sign,
     "sin": jnp.sin, "sinh": jnp.sinh, "sqrt": jnp.sqrt, "tan": jnp.tan, "tanh": jnp.tanh,
