@@ -175,8 +175,8 @@ def _check_loss(model: Model, inputs: Inputs, units: bool) -> None:
     x, y = (jax.ShapeDtypeStruct(a.shape[2 + units :], a.dtype) for a in (inputs.records.x, inputs.records.y))
     try:
         found = jax.eval_shape(model.loss, inputs.params, x, y)
-    except InputError:
-        raise
+    except (InputError, NameError):  # of an axis of records, by name: the audit says what that would do
+        return
     except Exception as error:  # whatever the model's own code raises
         raise InputError(
             f"the model's loss fails for one record with features of shape {x.shape} and an answer of type {y.dtype} "
