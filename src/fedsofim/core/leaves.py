@@ -24,6 +24,7 @@ import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
 from fedsofim.core.contractions import Sizes, factors, result, sizes_of, turned_sum
+from fedsofim.core.interpreter import Values, bind
 from fedsofim.core.lookups import looked_up, rows_of
 from fedsofim.core.windows import Patches, conv_of, quick
 
@@ -127,20 +128,17 @@ def leaves_of(jaxpr: Jaxpr, dtypes: Sequence[Any]) -> tuple[Leaf, ...]:
 def evaluated(jaxpr: Jaxpr, leaves: Sequence[Leaf], consts: Sequence, x: jax.Array, y: jax.Array) -> list[tuple]:
     """The parts of every leaf for one record: only the equations that they need are run, and each the quickest way."""
     private, patches = _of_records(jaxpr), Patches()
-    env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, x, y), strict=True))
+    known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, x, y), strict=True))
+    found = Values(known, literal=lambda atom: jnp.asarray(atom.val, _dtype(atom)))
 
-    def read(atom: Any) -> Any:
-        return jnp.asarray(atom.val, _dtype(atom)) if isinstance(atom, Literal) else env[atom]
-
-    for eqn in _needed(jaxpr, leaves):
-        values = [read(v) for v in eqn.invars]
+    def step(eqn: Any, values: list) -> Sequence:
         quicker = quick(eqn) if eqn.primitive.name == "select_and_scatter_add" or _first(eqn, private) else None
-        if quicker is not None:
-            env[eqn.outvars[0]] = quicker(patches, *values).astype(eqn.outvars[0].aval.dtype)
-            continue
-        out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
-        env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
-    return [leaf.parts(patches, [read(v) for v in leaf.reads]) for leaf in leaves]
+        if quicker is None:
+            return bind(eqn, values)
+        return [quicker(patches, *values).astype(eqn.outvars[0].aval.dtype)]
+
+    found.run(_needed(jaxpr, leaves), step)
+    return [leaf.parts(patches, [found.read(v) for v in leaf.reads]) for leaf in leaves]
 
 
 # --- reading ------------------------------------------------------------------------------------------------

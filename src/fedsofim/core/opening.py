@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive
 
+from fedsofim.core.interpreter import bind, evaluate
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr
 from fedsofim.core.keys import is_own_key
 from fedsofim.core.parameters import check_parameters, is_program
@@ -92,15 +93,7 @@ def check_captured(value: Any) -> None:
 
 
 def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence, also: frozenset[Primitive] = frozenset()) -> list:
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
-
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        env.update(zip(eqn.outvars, _equation(eqn, [read(a) for a in eqn.invars], also), strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return evaluate(jaxpr, consts, args, lambda eqn, values: _equation(eqn, values, also))
 
 
 def _equation(eqn: Any, values: list, also: frozenset[Primitive]) -> list:
@@ -120,8 +113,7 @@ def _equation(eqn: Any, values: list, also: frozenset[Primitive]) -> list:
     if rule is Rule.PURE:
         for inner in _programs(eqn):
             check_known(inner)
-    out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(params))
-    return list(out) if eqn.primitive.multiple_results else [out]
+    return bind(eqn, values, params)
 
 
 def _opened(closed: ClosedJaxpr) -> ClosedJaxpr:

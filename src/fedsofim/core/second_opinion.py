@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import Jaxpr, Literal
+from jax.extend.core import Jaxpr
 
 from fedsofim.core.arithmetic import check_arithmetic
 from fedsofim.core.audit import Inputs, Program, output_names
+from fedsofim.core.interpreter import bind, evaluate
 from fedsofim.core.jaxprs import open_jaxpr, releases_in
 from fedsofim.core.keys import key_of_words
 from fedsofim.core.lanes import check_lanes
@@ -96,25 +97,17 @@ def _client_keys(seed: int) -> jax.Array:
 
 def _run(jaxpr: Jaxpr, consts: Sequence, args: Sequence, keys: list) -> list:
     """An opened program, equation by equation; every release gives constants and leaves its key in `keys`."""
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
 
-    def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        values = [read(a) for a in eqn.invars]
+    def step(eqn: Any, values: list) -> Sequence:
         if eqn.primitive is dp_release:
             op = operands(values)
             keys.append(_words(op.key, op.round))
-            out = [constants(v.aval) for v in eqn.outvars]
-        elif eqn.primitive.name == "scan" and releases_in(eqn.params["jaxpr"]):
-            out = _scan(eqn.params, values, keys)
-        else:
-            found = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
-            out = found if eqn.primitive.multiple_results else [found]
-        env.update(zip(eqn.outvars, out, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+            return [constants(v.aval) for v in eqn.outvars]
+        if eqn.primitive.name == "scan" and releases_in(eqn.params["jaxpr"]):
+            return _scan(eqn.params, values, keys)
+        return bind(eqn, values)
+
+    return evaluate(jaxpr, consts, args, step)
 
 
 def _scan(p: dict, values: list, keys: list) -> list:

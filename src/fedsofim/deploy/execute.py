@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import Literal
 
 from fedsofim.core.audit import Inputs, Program, output_names
+from fedsofim.core.interpreter import bind, evaluate
 from fedsofim.core.jaxprs import jaxprs_in, open_jaxpr, releases_in
 from fedsofim.core.keys import key_of
 from fedsofim.core.primitives import Rule, rule_of
@@ -136,23 +136,14 @@ def _stepped(program: Program, inputs: Inputs, release: Release) -> list:
 
 
 def _steps(jaxpr: Any, consts: Sequence, args: Sequence, path: str, release: Release) -> list:
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
-
-    def read(atom):
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        env.update(zip(eqn.outvars, _step(eqn, [read(a) for a in eqn.invars], path, release), strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return evaluate(jaxpr, consts, args, lambda eqn, values: _step(eqn, values, path, release))
 
 
 def _step(eqn: Any, values: list, path: str, release: Release) -> list:
     if eqn.primitive is dp_release:
         return release(eqn.params["site"], values, path)
     if not any(releases_in(j) for p in eqn.params.values() for j in jaxprs_in(p)):
-        out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
-        return out if eqn.primitive.multiple_results else [out]
+        return bind(eqn, values)
     if rule_of(eqn.primitive) is Rule.SCAN:
         return _scan(eqn.params, values, path, release)
     raise Refused(f"a release stands inside '{eqn.primitive.name}'; use door.scan")
