@@ -12,6 +12,7 @@ from fedsofim.core.budget import in_words
 from fedsofim.data.columns import feature_names
 from fedsofim.data.unit_rows import together
 from fedsofim.deploy.lines import Line, epsilon_of_lines
+from fedsofim.deploy.mask_keys import own_mask_key, peer_mask_keys
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.records import Data, DataProblem, read_data
 from fedsofim.deploy.whom import check_past
@@ -52,6 +53,7 @@ def findings(policy: Path, superlink: str | None, certificates: Path | None, key
                         f"for {PROTECTED[read.unit]}, methods {', '.join(read.methods)}")  # fmt: skip
     yield from _of_data(read)
     yield from _of_ledger(read)
+    yield from _of_masks(read)
     if key is not None:
         yield _of_key(key)
     if certificates is not None:
@@ -114,6 +116,23 @@ def rounds_left(lines: list[Line], policy: Policy, multiplier: float) -> int:
         within = epsilon_of_lines([*lines, more], policy.delta) <= policy.epsilon
         low, high = (middle, high) if within else (low, middle - 1)
     return low
+
+
+def _of_masks(policy: Policy) -> Iterator[Finding]:
+    """The node's own mask key and its peers', where secure sums are allowed. Whether peers use these keys, the job's
+    first question tells, before anything is charged."""
+    if policy.secure_sum_min_clients == 0 or policy.mask_key is None:
+        return
+    try:
+        own_mask_key(policy)
+        peers = peer_mask_keys(policy)
+    except InputError as error:
+        yield Finding(False, str(error))
+        return
+    if policy.mask_key.stat().st_mode & 0o077:
+        yield Finding(False, f"{policy.mask_key}: others on this machine can read it; chmod 600 {policy.mask_key}")
+    else:
+        yield Finding(True, f"mask key: {policy.mask_key}, peers {', '.join(peers)}")
 
 
 def _of_key(key: Path) -> Finding:
