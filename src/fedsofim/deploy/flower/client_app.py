@@ -5,6 +5,7 @@ cannot name another. A SuperNode runs code that the server sends: only under `fe
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,6 +30,8 @@ from fedsofim.errors import InputError, Refused
 
 _LOG = logging.getLogger("flwr")  # the operator's own log
 _SILENT = "the node cannot answer; its operator's log says why"
+
+_TOLD = deque[str](maxlen=100)  # remarks that were logged
 
 Said = tuple[dict[str, Any], Arrays]
 
@@ -79,6 +82,10 @@ def respond(incoming: Incoming, config: Mapping[str, Any]) -> Said:
     who = f"run {incoming.run} of {config.get('superlink', 'this machine')}"
     facts = opened.facts if isinstance(opened, Opened) else {}
     asked = asked_in(facts, incoming.kind, who)
+
+    if asked.note.why and (said := f"{asked.note.job}: {asked.note.why}") not in _TOLD:
+        _TOLD.append(said)
+        _LOG.warning("%s fedsofim: %s", _now(), asked.note.why)
 
     def act(policy: Policy) -> Said:
         if not isinstance(opened, Opened):

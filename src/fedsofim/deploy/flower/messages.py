@@ -72,8 +72,9 @@ def _facts_of(request: Request) -> dict[str, Any]:
     return facts | ({"attempt": request.attempt, "digest": request.digest()} if request.attempt else {})
 
 
-def query_message(what: str, node: int, job: Job | None = None) -> Message:
-    return _query({"what": what} | ({"job": job.text()} if job is not None else {}), node)
+def query_message(what: str, node: int, job: Job | None = None, unused: int = 0) -> Message:
+    facts = {"what": what} | ({"job": job.text()} if job is not None else {})
+    return _query(facts | ({"unused": unused} if unused else {}), node)
 
 
 def recall_message(statement: Mapping[str, Any], node: int) -> Message:

@@ -274,9 +274,9 @@ class MethodStrategy(Strategy):
         return True
 
     def _certify(self, post: Post) -> None:
-        statements = statements_of(post, self.now.clients, self.nodes, self.conduct, self._note)
-        remember(self.conduct, statements)
         self._note_late(post)
+        statements = statements_of(post, self.now.clients, self.nodes, self.conduct, self._note, self.now.late)
+        remember(self.conduct, statements)
         statements = {name: said for name, said in statements.items() if entry_of(said, self.now.job.id) is not None}
         silent = {c.name for c in self.now.clients} - set(statements)
         document = certificate.document_of(self.now.job.id, statements, self.now.absent, silent)
