@@ -148,8 +148,8 @@ _README = """This folder was written by `fedsofim federation init`.
 server/          for the coordinator: ./start-superlink.sh, then `fedsofim serve {server}`
 nodes/NAME/      for each operator: fill in policy.toml, put the records beside it, make the ledger once
                  (fedsofim ledger create --policy policy.toml), look (./start.sh check), then ./start.sh
-                 What the ledger's end is, is also kept in NAME-witness/ beside the folder (policy.toml: witness); the
-                 user who runs the node must be able to write there
+                 NAME-witness/ beside the folder remembers how the ledger ended (policy.toml: witness); the user who
+                 runs the node must be able to write there
                  (./start.sh --page shows what is asked and spent; fedsofim node stop --policy policy.toml halts it)
                  NAME.service and Containerfile start it with the machine; adapt their first lines
 authority/       ca.key signs new server certificates. Keep it offline; nobody needs it to run the federation.
