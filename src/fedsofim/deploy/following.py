@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS
-from fedsofim.deploy.job_lock import check_free
+from fedsofim.deploy.job_lock import wait_until_free
 from fedsofim.deploy.order import Conduct, Order, to_config
 from fedsofim.deploy.processes import link_answers, link_of, run_status, submit
 from fedsofim.deploy.registration import register
@@ -29,7 +29,7 @@ _ROOM = 1_000_000  # bytes that a disk must have left, or it counts as full
 def follow(server: Path, order: Order, conduct: Conduct) -> None:
     """Start the run and show it until it ends."""
     job = Path(conduct.folder)
-    check_free(job)
+    wait_until_free(job, conduct.patience)
     _check_link(server)
     (job / OUTCOME).unlink(missing_ok=True)
     (job / PROGRESS).unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """One server at a time works on a job's folder: two would ask the same nodes about different rounds."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from filelock import FileLock, Timeout
 
 from fedsofim.errors import InputError
 
+_LOOK = 0.5  # seconds between looks whether it has ended
 LOCK = "server.lock"  # of a job's folder; the file stays, the lock ends with its process
 
 
@@ -35,8 +37,21 @@ def alone(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-def check_free(folder: Path) -> None:
-    """An error if a server works on the job now."""
-    if folder.is_dir():
-        with alone(folder):
-            pass
+def wait_until_free(folder: Path, seconds: float) -> None:
+    """Wait for another server's end: one whose SuperLink was killed takes a while to notice.
+
+    Raises:
+        JobBusyError: If it works on the job still.
+    """
+    end, said = time.monotonic() + seconds, False
+    while folder.is_dir():
+        try:
+            with alone(folder):
+                return
+        except JobBusyError:
+            if time.monotonic() >= end:
+                raise
+        if not said:
+            print(f"another server works on {folder}; waiting {seconds:g} s for its end", flush=True)
+            said = True
+        time.sleep(min(_LOOK, seconds))

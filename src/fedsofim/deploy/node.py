@@ -94,7 +94,6 @@ def answer(policy: Policy, request: Request, tell: Tell = lambda opened: None) -
     """The upload, charged and stored; or Refused with the reason, and nothing has left. `tell` hears of the charge."""
     with unless_stopped(policy.ledger):
         check_terms(policy, request)  # before anything is built
-        check_keys(policy, request.job)
         with held(policy.ledger, request.digest()):
             return _answer(policy, request, tell)
 
@@ -103,6 +102,7 @@ def _answer(policy: Policy, request: Request, tell: Tell = lambda opened: None) 
     data = read_data(policy)
     programs = _programs(policy, request.job, data, request.phase)
     price = priced(policy, request, programs, data.units, data.seen_in(request.phase).units)
+    check_keys(policy, request.job)
     program = programs.by_phase[request.phase]
     how = masking(policy, request, program, price.shares) if price.shares is not None else None
     inputs = _inputs(policy, request, programs, data)  # all before the charge: what cannot run costs nothing

@@ -54,7 +54,7 @@ def test_the_second_server_leaves_the_firsts_files_alone(held: Path, nodes: list
 def test_serve_says_so_before_anything_is_submitted(held: Path, tmp_path: Path):
     (held / OUTCOME).write_text(json.dumps({"finished": 3}))
     with pytest.raises(InputError, match="another server works on this job"):
-        follow(tmp_path, Order(), Conduct(folder=str(held)))
+        follow(tmp_path, Order(), Conduct(folder=str(held), patience=0.1))
     assert (held / OUTCOME).exists()
 
 
