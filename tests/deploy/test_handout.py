@@ -3,6 +3,7 @@
 import configparser
 import ipaddress
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -284,3 +285,56 @@ def test_what_starts_a_node_says_how_to_see_its_page_and_stop_it(secure: Path):
     assert "--page" in (secure / "README.txt").read_text()
     assert "fedsofim node stop --policy policy.toml" in (secure / "README.txt").read_text()
     assert "--page" not in (secure / "server" / "superlink.service").read_text()
+
+
+# --- one state, whoever starts the node ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def printed(tmp_path: Path) -> Path:
+    """A node's folder after the commands of README.txt, as an operator types them in a shell of theirs."""
+    import numpy as np
+
+    hand_out(tmp_path / "f", ["a"], Address(insecure=True), Terms(classes=3))
+    node = tmp_path / "f" / "nodes" / "a"
+    np.savez(node / "records.npz", x=SMALL.dataset.x_train, y=SMALL.dataset.y_train)
+    (command,) = re.findall(r"\((fedsofim ledger create[^)]*)\)", (tmp_path / "f" / "README.txt").read_text())
+    run(command.replace("fedsofim", f"{sys.executable} -m fedsofim"), node, tmp_path / "home of a person")
+    return node
+
+
+def run(command: str, folder: Path, home: Path, **more: str) -> str:
+    """What a command says at a user of this machine."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(home), "PYTHONPATH": os.environ.get("PYTHONPATH", "")} | more
+    done = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, cwd=folder, timeout=300)
+    return done.stdout + done.stderr
+
+
+def test_the_service_finds_the_ledger_that_was_made_in_a_shell(printed: Path, tmp_path: Path):
+    unit = configparser.ConfigParser()
+    unit.optionxform = str  # type: ignore[assignment]
+    unit.read(printed / "a.service")
+    service = unit["Service"]
+    environment = dict(pair.split("=", 1) for pair in service.get("Environment", "").split())
+    said = run(f"{service['ExecStart']} check", Path(service["WorkingDirectory"]), tmp_path / "home of the service",
+               **environment)  # fmt: skip
+    assert "ok     ledger: whole, 0 entries" in said
+    witness = read_policy(printed / "policy.toml").witness
+    assert witness is not None and witness.is_file() and printed not in witness.resolve().parents
+    writable = [path.removeprefix("-") for path in service["ReadWritePaths"].split()]
+    assert str(printed) in writable and str(witness.resolve().parent) in writable
+
+
+def test_the_container_mounts_the_witness_where_its_policy_looks(printed: Path):
+    text = (printed / "Containerfile").read_text()
+    mounts = dict(re.findall(r'-v "([^"]+)":"?([^" ]+)', text))
+    assert mounts["$PWD"] == "/data" and "FEDSOFIM_STATE" not in text
+    witness = read_policy(printed / "policy.toml").witness
+    assert witness is not None
+    inside = Path(os.path.normpath(Path("/data") / os.path.relpath(witness, printed)))
+    assert mounts[f"$PWD/../{witness.resolve().parent.name}"] == str(inside.parent)
+
+
+def test_scripts_can_be_run_by_whoever_may_enter_their_folder(printed: Path):
+    for script in (printed / "start.sh", printed.parents[1] / "server" / "start-superlink.sh"):
+        assert stat.S_IMODE(script.stat().st_mode) == 0o755

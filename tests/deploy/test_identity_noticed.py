@@ -40,6 +40,7 @@ OTHER: dict[str, Any] = {
     "classes": 4, "shape": (4,), "stds": {Phase.ROUND: [1.5]}, "noise_std": 0.125,
     "preparation": [{"step": "UnitNorm", "constant": False, "lift": True}], "mean_stds": {Phase.MOMENTS: 0.25},
     "trust": "secure-sum", "weights": "size", "peers": (("a", 2), ("b", 3)), "ledgers": {"a": "1"},
+    "mask_keys": {"a": "k"},
     "schema": "digest", "model": "mlp", "model_settings": {"hidden": 3}, "min_clients": 2,
     "evaluations": 2, "evaluation_share": 0.1, "unit": "person", "places": 3, "own_stds": {"a": {Phase.ROUND: [2.0]}},
 }  # fmt: skip

@@ -29,7 +29,7 @@ EVERYTHING = (
         evaluate="private", evaluate_every=3, evaluate_share=0.1, unit="client", records_per_person=12,
     ),
     Conduct(test="digits", schema="s.toml", statements="/s", folder="/a job", resume=True,
-            ask_first=False, attempts=5, patience=1.5, timeout=2.5),
+            ask_first=False, retries=1, nodes="a,b", attempts=5, patience=1.5, timeout=2.5),
 )  # fmt: skip
 
 

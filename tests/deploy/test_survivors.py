@@ -17,7 +17,7 @@ from fedsofim.deploy.pieces import joined, weights_of
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.secure_sum import pair_secrets, seed_of
 from fedsofim.deploy.survivors import agree, reveal
-from fedsofim.deploy.unmasking import OpenSum, Said, TooFew, _for_holder, open_sum_of, unmasked
+from fedsofim.deploy.unmasking import FalseSumError, OpenSum, Said, _for_holder, open_sum_of, unmasked
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError, Refused
 from node_sums import helping
@@ -71,7 +71,7 @@ def test_a_node_reveals_for_one_set_only_and_remembers_it(five, job: Job, first:
     for policy in five:
         with pytest.raises(Refused):  # no votes for it, and another set is in the ledger
             asked_to_reveal(restarted(policy), *other)
-    with pytest.raises(TooFew, match=r"told before|one set only, ever"):
+    with pytest.raises(FalseSumError, match=r"told before|one set only, ever"):
         unmasked(other[0], helping(five))
 
 
@@ -213,7 +213,9 @@ def test_a_piece_that_was_changed_is_known_by_its_holder_and_a_false_cut_by_its_
             came[name] = Said({}, {"own": own})
         return came
 
-    with pytest.raises(TooFew, match=r"2 clients gave .*n1: its pieces are not those that n2 says it cut for n1"):
+    with pytest.raises(
+        FalseSumError, match=r"2 clients gave .*n1: its pieces are not those that n2 says it cut for n1"
+    ):
         unmasked(whole, tampered)
     marks = whole.parcels["n2"]["marks"].copy()
     marks[-1, 0, 0] ^= 1

@@ -13,7 +13,7 @@ from fedsofim.deploy import job_state
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.secure_sum import new_key
-from fedsofim.deploy.survivors import AGREE, agree, reveal
+from fedsofim.deploy.survivors import AGREE, NeverRevealed, agree, reveal
 from fedsofim.deploy.unmasking import Exchange, Said
 from fedsofim.errors import InputError, Refused
 from fedsofim.recipes import Choices, Situation, choose
@@ -67,7 +67,7 @@ def helping(policies: Sequence[Policy], away: Container[str] = ()) -> Exchange:
                 return Said(*agree(policy, question.facts["digest"], question.facts["present"]))
             return Said({}, reveal(policy, question.facts["digest"], question.facts["present"], question.arrays))
         except (Refused, InputError) as error:
-            return Said({"refused": str(error)}, {})
+            return Said({"refused": str(error), "never": isinstance(error, NeverRevealed)}, {})
 
     def exchange(what: str, questions: Mapping[str, Said], enough: int) -> dict[str, Said]:
         return {p.name: said(p, what, questions[p.name]) for p in policies if p.name not in away}

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from checked_formulas import momentum_step
 from fedsofim.theory.constants import Constants
-from fedsofim.theory.preconditioner import momentum_step, preconditioned
+from fedsofim.theory.preconditioner import preconditioned
 
 SURE = 5.0  # standard errors: one wrong alarm in three million checks
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from checked_formulas import stein
 from fedsofim.theory import uncoupled
 from fedsofim.theory.buffer import aggregate_bound, recursion
 from fedsofim.theory.constants import Constants
@@ -139,7 +140,7 @@ def test_the_noises_pull_is_what_steins_lemma_says(beta: float):
     xi = math.sqrt(k.nu2) * random.standard_normal((400_000, 3))
     M = beta * before + (1 - beta) * (g + xi)
     direct = (xi @ a) / k.rho - (M @ a) * np.sum(M * xi, axis=1) / (k.rho * (k.rho + np.sum(M * M, axis=1)))
-    difference = direct - uncoupled.stein(M, a, k)
+    difference = direct - stein(M, a, k)
     assert not surely_above(difference, 0.0).any() and not surely_above(-difference, 0.0).any()
     assert abs(direct.mean()) <= uncoupled.noise_pull(k) * np.linalg.norm(a)
     assert surely_above(np.abs(direct.mean()) + 0 * direct, 5 * direct.std() / math.sqrt(len(direct))).any()  # not 0

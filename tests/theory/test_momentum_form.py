@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
+from checked_formulas import decayed_radius, momentum_step
 from fedsofim.theory import momentum_form as ours
 from fedsofim.theory.buffer import noise_left
-from fedsofim.theory.preconditioner import momentum_step
 from theory_worlds import World, bowl, dents, run, surely_above, wavy
 
 RANDOM = np.random.default_rng(7)
@@ -48,7 +48,7 @@ def test_the_drift_is_met_by_a_steady_pull():
 
 def test_with_weight_decay_it_stays_in_a_ball_for_ever(random: np.random.Generator):
     rho, eta, decay = 0.5, 0.8, 0.05
-    theta, radius = np.full((200, 3), 2.0), ours.decayed_radius(math.sqrt(12), rho, decay)
+    theta, radius = np.full((200, 3), 2.0), decayed_radius(math.sqrt(12), rho, decay)
     for t in range(400):
         pull = random.normal(size=theta.shape) * 30 if t < 200 else -math.sqrt(rho) * np.eye(3)[0] + 0 * theta
         theta = (1 - eta * decay) * theta - eta * momentum_step(pull, rho)

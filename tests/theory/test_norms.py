@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from checked_formulas import corrected_bound
 from fedsofim.theory import buffer
 from fedsofim.theory.constants import Constants, noise_variance
 from fedsofim.theory.preconditioner import operator_bound, preconditioned, quadratic_lower
@@ -98,8 +99,8 @@ def test_with_bias_correction_the_papers_bound_is_wrong_and_ours_holds():
     world, start = one_sided()
     squares = np.sum(run(world, k, start, seeds=4000, corrected=True).M ** 2, axis=-1)
     assert surely_above(squares, buffer.buffer_bound(k))[:3].all()
-    assert not surely_above(squares, [buffer.corrected_bound(k, t) for t in range(25)]).any()
-    assert buffer.corrected_bound(k, 400) == pytest.approx(buffer.buffer_bound(k), rel=1e-3)
+    assert not surely_above(squares, [corrected_bound(k, t) for t in range(25)]).any()
+    assert corrected_bound(k, 400) == pytest.approx(buffer.buffer_bound(k), rel=1e-3)
 
 
 def test_sherman_morrison_and_its_bounds(random: np.random.Generator):

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import fedsofim as fs
+from checked_formulas import momentum_step
 from fedsofim.core.gaussian import delta_of, epsilon_of, mu_of
 from fedsofim.theory.constants import sigma_g_of
-from fedsofim.theory.preconditioner import momentum_step, preconditioned
+from fedsofim.theory.preconditioner import preconditioned
 
 
 def hockey_stick(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:

@@ -153,6 +153,16 @@ class Account:
             query = "SELECT EXISTS (SELECT 1 FROM asks WHERE digest=? AND answer IS NOT NULL)"
             return bool(db.execute(query, (digest,)).fetchone()[0])
 
+    def has_charged(self, digest: str) -> bool:
+        """Was this question charged? Asking it again is free."""
+        with self._used() as db:
+            return bool(db.execute("SELECT EXISTS (SELECT 1 FROM asks WHERE digest=?)", (digest,)).fetchone()[0])
+
+    def charged_rounds(self, job: str) -> set[tuple[str, int]]:
+        """Phase and round of every question of a job that was charged."""
+        with self._used() as db:
+            return {(phase, round) for phase, round in db.execute("SELECT phase, round FROM asks WHERE job=?", (job,))}
+
     def answered(self, digest: str) -> Answered | None:
         """The request of this digest, if it was answered here."""
         query = "SELECT terms, secret FROM asks JOIN jobs USING (job) WHERE digest=? AND answer IS NOT NULL"

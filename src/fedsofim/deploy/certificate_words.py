@@ -1,13 +1,13 @@
 """A certificate in words, for whoever answers for the data."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedsofim.core.budget import WITHOUT, epsilon_stated
-from fedsofim.deploy.certificate_membership import rounds_in_words
+from fedsofim.deploy.certificate_membership import entry_of, rounds_in_words
 from fedsofim.deploy.signatures import fingerprint, is_signed
-from fedsofim.errors import InputError
+from fedsofim.errors import InputError, is_whole
 from fedsofim.protection import PROTECTED
 
 
@@ -37,6 +37,7 @@ def readable(document: Mapping[str, Any]) -> str:
         lines.append("")
     for name, rounds in document.get("absent", {}).items():
         lines.append(f"{name} was not in the average of round{'s' * (len(rounds) > 1)} {', '.join(map(str, rounds))}.")
+        lines += _unused(name, rounds, entry_of(document["clients"].get(name), document["job"]))
     if silent := document.get("silent"):
         lines.append(
             f"Nothing is stated of {', '.join(silent)}: ask again by resuming the job when they are there. (Who was "
@@ -47,6 +48,18 @@ def readable(document: Mapping[str, Any]) -> str:
         "The smaller it is, the less anybody can tell from all of it whether they were there or somebody else.",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _unused(name: str, missed: Sequence[int], job: Mapping[str, Any] | None) -> list[str]:
+    """More rounds charged than used: its answers to the others came when their rounds were over."""
+    if job is None or not (is_whole(job.get("rounds_charged")) and is_whole(job.get("rounds_planned"))):
+        return []
+    used = job["rounds_planned"] - len(missed)
+    if job["rounds_charged"] <= used:
+        return []
+    return [
+        f"  It was charged for {job['rounds_charged']} rounds and used in {used}: what came too late stays charged."
+    ]
 
 
 def _charged(job: Mapping[str, Any]) -> str:

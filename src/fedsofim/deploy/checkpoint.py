@@ -13,7 +13,7 @@ from fedsofim.core.evaluation import Measured
 from fedsofim.core.phase import Phase
 from fedsofim.core.programs import upload_shapes
 from fedsofim.deploy.clients import Client
-from fedsofim.deploy.job_state import JobState
+from fedsofim.deploy.job_state import FalseSum, JobState
 from fedsofim.deploy.order import PAIRS, Order
 from fedsofim.deploy.packing import from_bytes, to_bytes
 from fedsofim.deploy.server import start_job
@@ -39,6 +39,9 @@ def save(now: JobState, path: Path) -> None:
         "round": now.round,
         "measured": [asdict(m) for m in now.measured],
         "absent": {str(round): list(names) for round, names in now.absent.items()},
+        "late": {name: list(rounds) for name, rounds in now.late.items()},
+        "attempt": now.attempt,
+        "false_sums": [asdict(found) for found in now.false_sums],
     }
     arrays: Arrays = {"meta": np.asarray(json.dumps(meta))}
     for name, tree in (("params", now.params), ("state", now.state)):
@@ -84,13 +87,22 @@ def _restored(arrays: Arrays) -> JobState:
     absent = {int(round): tuple(map(str, names)) for round, names in meta.get("absent", {}).items()}
     measured = tuple(Measured(**{**m, "clients": tuple(m["clients"])}) for m in meta.get("measured", []))
     at = replace(fresh, job=job, phase=Phase(meta["phase"]), round=meta["round"], absent=absent, **trees)
-    at = replace(at, measured=measured)
+    false_sums = tuple(_false_sum(found) for found in meta.get("false_sums", []))
+    late = {str(name): tuple(map(int, rounds)) for name, rounds in meta.get("late", {}).items()}
+    at = replace(at, measured=measured, attempt=int(meta.get("attempt", 0)), false_sums=false_sums, late=late)
+    if not 0 <= at.attempt <= len(false_sums):
+        raise ValueError("its count of attempts makes no sense")
     return replace(at, released=_released(arrays, at))
 
 
 def _client(c: dict[str, Any]) -> Client:
     allows = c.get("allows")
     return Client(**{**c, "shape": tuple(c["shape"]), "allows": None if allows is None else tuple(allows)})
+
+
+def _false_sum(found: dict[str, Any]) -> FalseSum:
+    present, accused = (tuple(map(str, found[key])) for key in ("present", "accused"))
+    return FalseSum(phase=Phase(found["phase"]), round=int(found["round"]), present=present, accused=accused)
 
 
 def _check_choices(job: Job, planned: Job) -> None:

@@ -23,6 +23,7 @@ class Client:
     shape: tuple[int, ...]
     classes: int
     ledger: str = ""  # its identity
+    mask_key: str = ""  # digest of its public mask key
     schema: str = ""  # of its table, as JSON; empty where it has none
     held_out: int = 0  # records that no round sees
     allows: tuple[float, float] | None = None  # (epsilon, delta) that its policy still allows (allowances.py)
@@ -50,7 +51,7 @@ def client_of(hello: Mapping[str, Any]) -> Client:
         shape = tuple(map(int, hello["shape"]))
         name, size, classes = str(hello["node"]), int(hello["size"]), int(hello["classes"])
         ledger, held_out = str(hello.get("ledger", "")), int(hello.get("held_out", 0))
-        unit = str(hello.get("unit", "record"))
+        unit, mask_key = str(hello.get("unit", "record")), str(hello.get("mask_key", ""))
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError("a node's introduction cannot be read; do all run the same version?") from error
     if not is_name(name):
@@ -60,9 +61,18 @@ def client_of(hello: Mapping[str, Any]) -> Client:
     if size < 1 or held_out < 0 or classes < 1 or not shape or min(shape) < 1:
         raise InputError(f"{name} states size {size}, shape {list(shape)}; expected at least one record")
     schema = hello.get("schema")
-    client = Client(name=name, size=size, shape=shape, classes=classes, ledger=ledger,
-                    schema="" if schema is None else json.dumps(schema), held_out=held_out, unit=unit,
-                    allows=_allows(name, hello))  # fmt: skip
+    client = Client(
+        name=name,
+        size=size,
+        shape=shape,
+        classes=classes,
+        ledger=ledger,
+        mask_key=mask_key[:64],
+        schema="" if schema is None else json.dumps(schema),
+        held_out=held_out,
+        unit=unit,
+        allows=_allows(name, hello),
+    )
     try:
         _check_schema(client)
     except (TypeError, AttributeError, KeyError, OverflowError) as error:  # a stranger's schema may be anything

@@ -75,6 +75,7 @@ class Note:
     round: int | None = None
     ask: int | None = None
     spent: float | None = None
+    why: str = ""  # what its operator should know though the question was answered
 
     def charged(self, opened: Opened) -> None:
         self.ask, self.spent = opened.number, opened.spent
@@ -96,7 +97,8 @@ def noted(ledger: Path, who: str, what: str, verdict: Verdict | None, note: Note
         if verdict is Verdict.CHARGED and note.spent is None:
             verdict = Verdict.FREE
         if verdict is not None:
-            enter(ledger, Visit(at=time.time(), verdict=verdict, who=who, what=what, why=why, **vars(note)))
+            found = vars(note) | ({"why": why} if why else {})
+            enter(ledger, Visit(at=time.time(), verdict=verdict, who=who, what=what, **found))
 
 
 def enter(ledger: Path, visit: Visit) -> None:

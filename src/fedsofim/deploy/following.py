@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.deploy.checkpoint import CHECKPOINT, OUTCOME, PROGRESS
+from fedsofim.deploy.job_lock import wait_until_free
 from fedsofim.deploy.order import Conduct, Order, to_config
 from fedsofim.deploy.processes import link_answers, link_of, run_status, submit
 from fedsofim.deploy.registration import register
@@ -28,6 +29,7 @@ _ROOM = 1_000_000  # bytes that a disk must have left, or it counts as full
 def follow(server: Path, order: Order, conduct: Conduct) -> None:
     """Start the run and show it until it ends."""
     job = Path(conduct.folder)
+    wait_until_free(job, conduct.patience)
     _check_link(server)
     (job / OUTCOME).unlink(missing_ok=True)
     (job / PROGRESS).unlink(missing_ok=True)
@@ -81,6 +83,7 @@ def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
     asked, seen, bar, said = time.monotonic(), 0, None, ""
     knocked = began = asked
     done: dict[str, Any] = {}
+    away: dict[str, Any] = {}
     with contextlib.ExitStack() as shown:
         while True:
             before, done = done, _facts(job / PROGRESS)
@@ -89,6 +92,10 @@ def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
             if (waiting := done.get("waiting", "")) and waiting != said:
                 print(waiting, flush=True)
                 said = waiting
+            if isinstance(found := done.get("why"), dict) and found != away:
+                away = found
+                for line in _away(done, found):
+                    print(line, flush=True)
             if bar is None and "rounds" in done:
                 print(done.get("job", ""), flush=True)
                 bar = shown.enter_context(progress_bar("rounds", done["rounds"]))
@@ -112,6 +119,13 @@ def _watch(server: Path, job: Path, run: int) -> dict[str, Any]:
                 if run_status(server, run).startswith("finished") and not (job / OUTCOME).exists():
                     return {"failed": _silent_end(job)}
             time.sleep(_LOOK)
+
+
+def _away(done: dict[str, Any], why: dict[str, Any]) -> list[str]:
+    """Without whom the last round was averaged."""
+    if not why:
+        return [f"round {done.get('round')}: all clients are back"]
+    return [f"round {done.get('round')} went on without {name}: {reason}" for name, reason in sorted(why.items())]
 
 
 def _silent_end(job: Path) -> str:

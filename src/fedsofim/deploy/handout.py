@@ -6,8 +6,8 @@ DIR/authority/ca.key    signs server certificates; keep it offline
 """
 
 import json
-import stat
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -29,8 +29,8 @@ ledger = "ledger.db"          # what was released so far. Keep it as long as the
                               # an older copy: both would forget what has left
 # test = "held-out.csv"       # records that no round sees, on which right answers are counted
 # mask_key = "mask.key"       # for secure sums: fedsofim federation mask-key {name}
-# witness = "/var/lib/witness"  # the file in which the node remembers how its ledger ended, apart from this folder;
-                              # left out, it is in the user's state folder
+witness = "{witness}"  # the file in which the node remembers how its ledger ended, whoever
+                              # starts it: beside this folder, never in it. Restore no backup of both together
 
 [budget]                      # over the life of the data: all jobs, runs and servers together
 epsilon = {epsilon}
@@ -104,22 +104,20 @@ RestartSec=2
 KillMode=control-group
 NoNewPrivileges=true
 ProtectSystem=strict
-ReadWritePaths={folder} /var/lib/fedsofim
-Environment=FEDSOFIM_STATE=/var/lib/fedsofim
-StateDirectory=fedsofim
+ReadWritePaths={writes}
 
 [Install]
 WantedBy=multi-user.target
 """
 
 _CONTAINER = """# podman build -t {name} .
-# podman run -d --name {name} -v "$PWD":/data -v {name}-state:/state {options}{name}
-# The folder is mounted, not copied: records and keys are in no image. /state remembers how the ledger ends.
+# podman run -d --name {name} -v "$PWD":/data {options}{name}
+# The folder is mounted, not copied: records and keys are in no image.
 {hint}FROM python:3.12-slim
 RUN pip install --no-cache-dir "fedsofim[flower]=={version}"
-ENV FEDSOFIM_STATE=/state PYTHON=/usr/local/bin/python3
+ENV PYTHON=/usr/local/bin/python3
 WORKDIR /data
-VOLUME ["/data", "/state"]
+VOLUME ["/data"]
 ENTRYPOINT ["/data/{script}"]
 """
 
@@ -150,6 +148,8 @@ _README = """This folder was written by `fedsofim federation init`.
 server/          for the coordinator: ./start-superlink.sh, then `fedsofim serve {server}`
 nodes/NAME/      for each operator: fill in policy.toml, put the records beside it, make the ledger once
                  (fedsofim ledger create --policy policy.toml), look (./start.sh check), then ./start.sh
+                 NAME-witness/ beside the folder remembers how the ledger ended (policy.toml: witness); the user who
+                 runs the node must be able to write there
                  (./start.sh --page shows what is asked and spent; fedsofim node stop --policy policy.toml halts it)
                  NAME.service and Containerfile start it with the machine; adapt their first lines
 authority/       ca.key signs new server certificates. Keep it offline; nobody needs it to run the federation.
@@ -215,14 +215,21 @@ def _node(folder: Path, name: str, where: Address, terms: Terms) -> None:
     checked = "" if where.insecure else security
     script = _START_NODE.format(address=where, security=security, checked=checked, find=_find_python())
     _script(node / "start.sh", script)
-    _services(node, name, "start.sh", f"fedsofim node {name}", hints=_PAGE_HINTS)
+    beside = witness_of(name).parent.name  # where the container's policy looks for it too: beside its folder
+    _services(node, name, "start.sh", f"fedsofim node {name}", f'-v "$PWD/../{beside}":"/{beside}" ', _PAGE_HINTS,
+              writes=[f"-{node.absolute().parent / beside}"])  # fmt: skip
+
+
+def witness_of(name: str) -> Path:
+    """Where a node remembers how its ledger ended, from its policy's folder: the same for every user and service."""
+    return Path("..") / f"{name}-witness" / "ledger.json"
 
 
 def policy_text(name: str, terms: Terms) -> str:
     """A policy template filled in."""
     data = _ARRAYS.format(classes=terms.classes) if terms.schema is None else _TABLE
     return _POLICY.format(
-        name=name, data=data, epsilon=json.dumps(terms.epsilon), delta=terms.delta,
+        name=name, data=data, witness=witness_of(name), epsilon=json.dumps(terms.epsilon), delta=terms.delta,
         multiplier=terms.smallest_multiplier, clip=terms.largest_clip,
         methods=", ".join(f'"{m}"' for m in terms.methods),
     )  # fmt: skip
@@ -239,10 +246,13 @@ def _find_python() -> str:
 
 
 def _services(
-    folder: Path, name: str, script: str, what: str, options: str = "", hints: tuple[str, str] = ("", "")
-) -> None:
-    """What starts it with the machine: a unit for systemd and a container's recipe, each with a hint."""
-    unit = _UNIT.format(name=name, what=what, folder=folder.absolute(), script=script, hint=hints[0])
+    folder: Path, name: str, script: str, what: str, options: str = "", hints: tuple[str, str] = ("", ""), *,
+    writes: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """What starts it with the machine: a unit for systemd and a container's recipe, each with a hint. `writes`: what it
+    writes to beside its folder."""
+    where = " ".join(_quoted(path) for path in (str(folder.absolute()), *writes))
+    unit = _UNIT.format(name=name, what=what, folder=folder.absolute(), script=script, hint=hints[0], writes=where)
     (folder / f"{name}.service").write_text(unit)
     container = _CONTAINER.format(name=name, script=script, options=options, version=version("fedsofim"), hint=hints[1])
     (folder / "Containerfile").write_text(container)
@@ -261,4 +271,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _script(path: Path, text: str) -> None:
     path.write_text(text)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    path.chmod(0o755)  # the folder is its owner's alone
+
+
+def _quoted(path: str) -> str:
+    """A path in a list of systemd's."""
+    return f'"{path}"' if " " in path else path

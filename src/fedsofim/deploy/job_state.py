@@ -26,6 +26,16 @@ from fedsofim.recipes import Choices, Situation, by_hand, choose
 
 
 @dataclass(frozen=True, kw_only=True)
+class FalseSum:
+    """A secure sum that was thrown away: who took part in it, and who of them is known to have spoiled it."""
+
+    phase: Phase
+    round: int
+    present: tuple[str, ...]
+    accused: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobState:
     """A job between two questions: a checkpoint holds it all, so a resumed job is bit-identical."""
 
@@ -38,8 +48,11 @@ class JobState:
     phase: Phase
     round: int  # the next to be asked, from 0
     absent: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # who was not there, by round, from 0
+    late: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # whose answers came when their round was over
 
     measured: tuple[Measured, ...] = ()  # accuracies that the nodes counted
+    attempt: int = 0  # how often the present sum came out false
+    false_sums: tuple[FalseSum, ...] = ()  # those of the whole job
 
     @property
     def finished(self) -> bool:
@@ -66,7 +79,12 @@ class JobState:
     def request(self) -> Request:
         arrays = outgoing(self.programs, self.phase, self.params, self.state, self.released)
         number = len(self.measured) if self.phase is Phase.EVALUATION else self.round
-        return Request(self.job, self.phase, number, arrays)
+        return Request(self.job, self.phase, number, arrays, self.attempt)
+
+    @property
+    def false_so_far(self) -> tuple[FalseSum, ...]:
+        """The sums of the present question that were thrown away."""
+        return self.false_sums[len(self.false_sums) - self.attempt :]
 
     @property
     def choices(self) -> Choices:

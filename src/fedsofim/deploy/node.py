@@ -26,6 +26,7 @@ from fedsofim.deploy.allowances import allowance
 from fedsofim.deploy.execute import Secrets, run, run_masked
 from fedsofim.deploy.holding import held
 from fedsofim.deploy.lines import Line
+from fedsofim.deploy.mask_keys import check_keys, own_mask_key
 from fedsofim.deploy.noise import fresh_secret, laid_out, request_secret
 from fedsofim.deploy.packing import from_bytes, to_bytes, tree_from_bytes, tree_to_bytes
 from fedsofim.deploy.policy import Policy
@@ -52,21 +53,38 @@ def hello(policy: Policy) -> dict[str, Any]:
         "ledger": standing.ledger,
         "version": version("fedsofim"),
         "allows": {"epsilon": stated(allowance(policy)), "delta": policy.delta},
+        **({} if policy.secure_sum_min_clients == 0 else {"mask_key": own_mask_key(policy)}),  # public
         **({} if data.held_out is None else {"held_out": data.held_out.units}),
         **({} if policy.schema is None else {"schema": plain_schema(policy.schema)}),  # public
     }
 
 
-def consider(policy: Policy, job: Job) -> dict[str, Any]:
-    """Would the whole job be allowed? Asked before any node spends anything; promises nothing, costs nothing."""
+def consider(policy: Policy, job: Job, anew: Request | None = None, digest: str = "") -> dict[str, Any]:
+    """Would the whole job be allowed? Asked before any node spends anything; promises nothing, costs nothing.
+
+    Args:
+        policy: This node's.
+        job: The job.
+        anew: A question of the job whose sum came out false and that is to be asked anew; then the answer is about it
+            and what was not charged yet of the job.
+        digest: Of that question, as the server says; if this node was charged for it, it is free.
+    """
     check_going(policy.ledger)
     check_job(policy, job)  # before anything is built
+    check_keys(policy, job)
     data = read_data(policy)
     lines: list[Line] = []
+    charged = policy.account.charged_rounds(job.id) if anew is not None else set()
     for phase in _programs(policy, job, data, Phase.ROUND).by_phase:
         programs = _programs(policy, job, data, phase)
         for round in range(job.times(phase)):
             request = Request(job, phase, round, {})
+            if anew is not None and (anew.phase, anew.round) == (phase, round):
+                request = anew
+                if policy.account.has_charged(digest):
+                    continue
+            elif (str(phase), round) in charged:
+                continue
             check_terms(policy, request)
             lines += priced(policy, request, programs, data.units, data.seen_in(phase).units).lines
     return {"epsilon": stated(policy.account.check(lines, cap=policy.epsilon, delta=policy.delta))}
@@ -84,6 +102,7 @@ def _answer(policy: Policy, request: Request, tell: Tell = lambda opened: None) 
     data = read_data(policy)
     programs = _programs(policy, request.job, data, request.phase)
     price = priced(policy, request, programs, data.units, data.seen_in(request.phase).units)
+    check_keys(policy, request.job)
     program = programs.by_phase[request.phase]
     how = masking(policy, request, program, price.shares) if price.shares is not None else None
     inputs = _inputs(policy, request, programs, data)  # all before the charge: what cannot run costs nothing

@@ -6,7 +6,7 @@ pyproject.toml must list. `to_config` writes it and `from_config` reads it, for 
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, get_args
 
 from fedsofim.core.budget import WITHOUT, Budget, budget_of, stated
@@ -151,7 +151,7 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Conduct:
-    """How a job is conducted; nothing here changes what is released."""
+    """How a job is conducted. Nothing here changes what a job plans to release; a retry releases a sum once more."""
 
     test: str = described("", "public test data of the coordinator; a table is read by --schema")
     schema: str = described("", "what the nodes' columns mean: nodes with others are named before anything is spent")
@@ -159,9 +159,30 @@ class Conduct:
     statements: str = described("", "where each node's last signed statement is kept", hidden=True)
     resume: bool = described(False, "go on from the job's checkpoint", flag="--resume")
     ask_first: bool = described(True, "would every node allow the whole job?", hidden=True)
+    retries: int = described(
+        3, "of a secure sum that came out false, over the whole job; each is charged at every node that is asked"
+    )
+    nodes: str = described(
+        "", "names of the nodes that take part, with commas; they set --clients. Left out: those that connect"
+    )
     attempts: int = described(3, "to get a round whole", hidden=True)
     patience: float = described(120.0, "seconds to wait for nodes")
     timeout: float = described(600.0, "seconds to wait for an answer", hidden=True)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The nodes that the order names, if it does."""
+        return tuple(name.strip() for name in self.nodes.split(",") if name.strip())
+
+    def __post_init__(self) -> None:
+        expect_whole("retries", self.retries, 0)
+        if len(set(self.named)) != len(self.named):
+            raise InputError(f"nodes is {self.nodes!r}; expected each name once")
+
+
+def for_named(order: Order, conduct: Conduct) -> Order:
+    """The order for as many clients as nodes are named."""
+    return replace(order, clients=len(conduct.named)) if conduct.named else order
 
 
 def _check_whom(unit: str, most: int | None) -> None:

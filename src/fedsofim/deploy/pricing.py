@@ -28,7 +28,7 @@ from fedsofim.deploy.secure_sum import Shares, fewest_safe, masks, pair_secrets,
 from fedsofim.deploy.steps import OWN
 from fedsofim.deploy.subtree_noise import check_draws
 from fedsofim.deploy.whom import check_whom
-from fedsofim.deploy.wire import Arrays, Job, Programs, Request
+from fedsofim.deploy.wire import MOST_ATTEMPTS, Arrays, Job, Programs, Request
 from fedsofim.errors import Refused
 
 
@@ -60,6 +60,8 @@ def check_terms(policy: Policy, request: Request) -> None:
     rounds = request.job.times(request.phase)
     if not 0 <= request.round < rounds:
         raise Refused(f"round {request.round + 1} of a job of {rounds} rounds does not exist")
+    if request.attempt and (request.job.trust != "secure-sum" or not 0 < request.attempt <= MOST_ATTEMPTS):
+        raise Refused("only a secure sum that came out false is asked for anew, and only so often")
     if request.job.trust == "secure-sum" and request.phase is Phase.SETUP:
         raise Refused(
             "only gradients and a preparation can be summed securely; a method's setup needs full noise (local)"

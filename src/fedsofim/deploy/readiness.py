@@ -5,13 +5,17 @@ import math
 import socket
 import ssl
 from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import NamedTuple
 
 from fedsofim.core.budget import in_words
 from fedsofim.data.columns import feature_names
 from fedsofim.data.unit_rows import together
+from fedsofim.deploy.clocks import NOTICED, ahead_of, is_off
+from fedsofim.deploy.clocks import in_words as in_clocks
 from fedsofim.deploy.lines import Line, epsilon_of_lines
+from fedsofim.deploy.mask_keys import own_mask_key, peer_mask_keys
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.records import Data, DataProblem, read_data
 from fedsofim.deploy.whom import check_past
@@ -52,12 +56,14 @@ def findings(policy: Path, superlink: str | None, certificates: Path | None, key
                         f"for {PROTECTED[read.unit]}, methods {', '.join(read.methods)}")  # fmt: skip
     yield from _of_data(read)
     yield from _of_ledger(read)
+    yield from _of_masks(read)
     if key is not None:
         yield _of_key(key)
     if certificates is not None:
         yield _of_authority(certificates)
     if superlink is not None:
-        yield _of_connection(superlink, certificates)
+        yield (found := _of_connection(superlink, certificates))
+        yield from _of_clock(superlink, certificates) if found.right else ()
 
 
 def _of_data(policy: Policy) -> Iterator[Finding]:
@@ -116,6 +122,23 @@ def rounds_left(lines: list[Line], policy: Policy, multiplier: float) -> int:
     return low
 
 
+def _of_masks(policy: Policy) -> Iterator[Finding]:
+    """The node's own mask key and its peers', where secure sums are allowed. Whether peers use these keys, the job's
+    first question tells, before anything is charged."""
+    if policy.secure_sum_min_clients == 0 or policy.mask_key is None:
+        return
+    try:
+        own_mask_key(policy)
+        peers = peer_mask_keys(policy)
+    except InputError as error:
+        yield Finding(False, str(error))
+        return
+    if policy.mask_key.stat().st_mode & 0o077:
+        yield Finding(False, f"{policy.mask_key}: others on this machine can read it; chmod 600 {policy.mask_key}")
+    else:
+        yield Finding(True, f"mask key: {policy.mask_key}, peers {', '.join(peers)}")
+
+
 def _of_key(key: Path) -> Finding:
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_ssh_private_key
@@ -157,3 +180,26 @@ def _of_connection(superlink: str, certificates: Path | None) -> Finding:
     except (OSError, ValueError) as error:
         return Finding(False, f"{superlink}: the SuperLink cannot be reached ({error}); does it run, is the port open?")
     return Finding(True, f"connection: {superlink} answers" + (" with TLS" if certificates else ", not encrypted"))
+
+
+def _of_clock(superlink: str, certificates: Path | None) -> Iterator[Finding]:
+    """By the time in the coordinator's answer, if it gives one: a node's calls are signed with their time."""
+    host, _, port = superlink.rpartition(":")
+    how = {"host": host.strip("[]"), "port": int(port), "timeout": 5}
+    context = None if certificates is None else ssl.create_default_context(cafile=str(certificates))
+    http = HTTPConnection(**how) if context is None else HTTPSConnection(**how, context=context)
+    try:
+        http.request("GET", "/")
+        date = http.getresponse().headers.get("date")
+    except (OSError, HTTPException):
+        return
+    finally:
+        http.close()
+    ahead = ahead_of(date, datetime.datetime.now(datetime.UTC))
+    if ahead is None:
+        return
+    if abs(ahead) >= NOTICED:
+        text = f"clock: this machine's is {in_clocks(ahead)} the coordinator's; correct it, for example with NTP"
+        yield Finding(False, f"{text}, or the coordinator turns this node away") if is_off(ahead) else Note(True, text)
+    else:
+        yield Finding(True, "clock: within seconds of the coordinator's")

@@ -41,10 +41,11 @@ def spending_in(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {name: facts[name] for name in _TOLD if facts.get(name) == WITHOUT or is_number(facts.get(name))}
 
 
-def note_round(folder: Path, now: JobState, metrics: Mapping[str, Any]) -> None:
-    """One line for the round that was just averaged."""
+def note_round(folder: Path, now: JobState, why: Mapping[str, str], metrics: Mapping[str, Any]) -> None:
+    """One line for the round that was just averaged; `why` somebody was left out of it, by name."""
     absent = list(now.absent.get(now.round - 1, ()))
     line = {"job": now.job.id, "round": now.round, "at": time.time(), "absent": absent, "metrics": dict(metrics)}
+    line["why"] = {name: why[name] for name in absent if name in why}
     with contextlib.suppress(OSError), (folder / ROUNDS).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 

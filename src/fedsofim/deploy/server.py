@@ -22,12 +22,12 @@ from fedsofim.core.plan import Plan
 from fedsofim.core.step_tables import as_tables
 from fedsofim.deploy.clients import Client, check_same_unit
 from fedsofim.deploy.counting import check_counting, counted, next_question
-from fedsofim.deploy.job_state import JobState, choices_of, plan_of
+from fedsofim.deploy.job_state import FalseSum, JobState, choices_of, plan_of
 from fedsofim.deploy.noise import is_plain
 from fedsofim.deploy.order import Order
 from fedsofim.deploy.presence import check_presence, fewest, noise_std_of, weights_of
 from fedsofim.deploy.steps import PREPARING, phases_of
-from fedsofim.deploy.unmasking import Exchange, OpenSum, open_sum_of, unmasked
+from fedsofim.deploy.unmasking import Exchange, FalseSumError, OpenSum, open_sum_of, unmasked
 from fedsofim.deploy.uploads import faults, mean, mean_of_sum
 from fedsofim.deploy.wire import Arrays, Job
 from fedsofim.errors import InputError, expect_whole
@@ -99,6 +99,7 @@ def _terms(order: Order, plan: Plan, clients: tuple[Client, ...]) -> Job:
         weights=plan.weights,
         peers=tuple((c.name, c.size) for c in clients) if order.trust == "secure-sum" else (),
         ledgers={c.name: c.ledger for c in clients} if order.trust == "secure-sum" else {},
+        mask_keys={c.name: c.mask_key for c in clients} if order.trust == "secure-sum" else {},
         min_clients=order.min_sum or 0,
         unit=plan.unit,
         places=order.places or 0,
@@ -156,6 +157,12 @@ def step_open(now: JobState, opening: OpenSum, exchange: Exchange | None) -> Job
     return _after(now, mean_of_sum(now, unmasked(opening, exchange), opening.present), opening.present)
 
 
+def thrown_away(now: JobState, error: FalseSumError) -> JobState:
+    """The job when a sum came out false: the next attempt is another question, so that no old mask or noise returns."""
+    found = FalseSum(phase=now.phase, round=now.request().round, present=error.present, accused=error.accused)
+    return replace(now, attempt=now.attempt + 1, false_sums=(*now.false_sums, found))
+
+
 def check_uploads(now: JobState, uploads: Mapping[str, Arrays]) -> None:
     """An error unless these are sound uploads of enough clients."""
     names = [c.name for c in now.clients]
@@ -167,6 +174,7 @@ def check_uploads(now: JobState, uploads: Mapping[str, Arrays]) -> None:
 
 def _after(now: JobState, average: Any, present: Sequence[str]) -> JobState:
     after, missing = _stepped(now, average, present), {c.name for c in now.clients} - set(present)
+    after = replace(after, attempt=0)
     if not missing or now.phase is not Phase.ROUND:
         return after
     return replace(after, absent={**now.absent, now.round: tuple(sorted(missing))})

@@ -25,6 +25,10 @@ AGREE, REVEAL = "agree", "reveal"  # what a node is asked
 VOTE = 32  # bytes
 
 
+class NeverRevealed(Refused):
+    """This node will never help to open the sum, whoever asks again."""
+
+
 class Sum(NamedTuple):
     """A request that this node answered, as it needs to know it: with whom, and its secrets with them."""
 
@@ -55,7 +59,7 @@ def reveal(policy: Policy, digest: str, present: Any, arrays: Arrays) -> Arrays:
     pairs = _opened(policy.name, found, "pairs", among, arrays) if lost else []
     told = policy.account.tell(digest, among)  # on disk, before anything is said
     if told != among:
-        raise Refused(
+        raise NeverRevealed(
             f"this node was told that the sum is over {', '.join(told)}, and now over {', '.join(among)}; it reveals "
             "for one set only, ever"
         )
@@ -122,10 +126,13 @@ def _opened(name: str, found: Sum, part: str, among: Sequence[str], arrays: Arra
     """This node's part of the parcel of each client in the sum."""
     shape = found.circle.shapes[f"sealed_{part}"]
     given = _array(arrays, f"sealed_{part}", (len(among), shape[1]))
-    return [
-        opened_parcel(found.circle, part, sender, name, found.secrets[sender], sealed)
-        for sender, sealed in zip(among, given, strict=True)
-    ]
+    try:
+        return [
+            opened_parcel(found.circle, part, sender, name, found.secrets[sender], sealed)
+            for sender, sealed in zip(among, given, strict=True)
+        ]
+    except Refused as error:
+        raise NeverRevealed(str(error)) from error
 
 
 def _array(arrays: Arrays, name: str, shape: tuple[int, ...]) -> np.ndarray:

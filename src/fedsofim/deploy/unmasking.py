@@ -5,9 +5,9 @@ changes: nodes stand by the first set they were told (survivors.py). So an open 
 told, and a coordinator that comes back goes on with it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 from zipfile import BadZipFile
 
 import numpy as np
@@ -36,6 +36,19 @@ Exchange = Callable[[str, Mapping[str, Said], int], Mapping[str, Said]]
 
 class TooFew(InputError):
     """Too few clients helped to open a sum; nothing is lost, it can be tried again."""
+
+
+class FalseSumError(InputError):
+    """A sum that opens to nonsense, or that never opens: somebody in it answered falsely.
+
+    Attributes:
+        present: Who is in the sum.
+        accused: Who of them is known to have spoiled it; empty where the sum does not tell.
+    """
+
+    def __init__(self, why: str, present: Sequence[str], accused: Sequence[str] = ()) -> None:
+        super().__init__(why)
+        self.present, self.accused = tuple(present), tuple(accused)
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,8 @@ def unmasked(opening: OpenSum, exchange: Exchange) -> np.ndarray:
     came = exchange(REVEAL, _about(opening, asked), opening.circle.enough)
     pieces, trouble = _sound(opening, came)
     if len(pieces) < opening.circle.enough:
-        raise TooFew(_too_few(opening, "gave the pieces that open the sum", len(pieces), trouble))
+        never = {n for n in trouble if "refused" not in came[n].facts or came[n].facts.get("never") is True}
+        _fail(opening, "gave the pieces that open the sum", len(pieces), trouble, never)
     return _without_masks(opening, {name: pieces[name] for name in list(pieces)[: opening.circle.enough]})
 
 
@@ -82,19 +96,22 @@ def unmasked(opening: OpenSum, exchange: Exchange) -> np.ndarray:
 def _agreed(opening: OpenSum, exchange: Exchange) -> dict[str, np.ndarray]:
     """The votes of clients for this set, each for all others."""
     asked = {name: Said({"present": list(opening.present)}, {}) for name in opening.circle.names}
-    came, votes, trouble = exchange(AGREE, _about(opening, asked), opening.circle.enough), {}, {}
+    came, votes, trouble = exchange(AGREE, _about(opening, asked), opening.circle.enough), {}, dict[str, str]()
+    never = set[str]()
     for name, said in came.items():
         given = said.arrays.get("votes")
+        never |= {name} if said.facts.get("never") is True else set()
         if "refused" in said.facts:
             trouble[name] = str(said.facts["refused"])
         elif said.facts.get("present") != list(opening.present):
             trouble[name] = f"it stands by a sum over {said.facts.get('present')}, which it was told before"
+            never.add(name)
         elif given is None or given.dtype != np.uint8 or given.shape != (len(opening.circle.names), VOTE):
             trouble[name] = "its votes make no sense"
         else:
             votes[name] = given
     if len(votes) < opening.circle.enough:
-        raise TooFew(_too_few(opening, f"agreed to a sum over {', '.join(opening.present)}", len(votes), trouble))
+        _fail(opening, f"agreed to a sum over {', '.join(opening.present)}", len(votes), trouble, never)
     return votes
 
 
@@ -149,7 +166,8 @@ def _without_masks(opening: OpenSum, holders: Mapping[str, Arrays]) -> np.ndarra
     def seed(sender: str, secret: int, pieces: Mapping[str, np.ndarray]) -> bytes:
         found = joined({numbers[holder]: piece.tobytes() for holder, piece in pieces.items()}, weights)
         if found is None or mark(found) != opening.parcels[sender]["marks"][-1, secret].tobytes():
-            raise InputError(f"the pieces that {sender} cut do not give its secret back; the sum cannot be opened")
+            why = f"the pieces that {sender} cut do not give its secret back; the sum cannot be opened"
+            raise FalseSumError(why, opening.present, (sender,))
         return found
 
     total = opening.total.copy()
@@ -161,10 +179,13 @@ def _without_masks(opening: OpenSum, holders: Mapping[str, Arrays]) -> np.ndarra
     return total
 
 
-def _too_few(opening: OpenSum, what: str, count: int, trouble: Mapping[str, str]) -> str:
+def _fail(opening: OpenSum, what: str, count: int, trouble: Mapping[str, str], never: Collection[str]) -> NoReturn:
+    """Too few helped. If those who will `never` help leave fewer than are enough, waiting does not help."""
     reasons = "".join(f"; {name}: {why}" for name, why in sorted(trouble.items()))
-    needed = f"{opening.circle.enough} are needed{reasons}"
-    return f"{count} clients {what}, {needed}. Nothing is lost: resume when they are back"
+    why = f"{count} clients {what}, {opening.circle.enough} are needed{reasons}"
+    if len(opening.circle.names) - len(never) < opening.circle.enough:
+        raise FalseSumError(f"{why}. This sum can never be opened", opening.present)
+    raise TooFew(f"{why}. Nothing is lost: resume when they are back")
 
 
 # --- on disk ------------------------------------------------------------------------------------------------

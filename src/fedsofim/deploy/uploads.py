@@ -20,8 +20,8 @@ from fedsofim.deploy.parcels import Circle
 from fedsofim.deploy.presence import weight_of
 from fedsofim.deploy.secure_sum import Shares, added, in_units, step_of
 from fedsofim.deploy.steps import OWN
+from fedsofim.deploy.unmasking import FalseSumError
 from fedsofim.deploy.wire import Arrays
-from fedsofim.errors import InputError
 
 _ABSURD = 1000.0  # times the median norm of the round
 
@@ -118,5 +118,9 @@ def mean_of_sum(now: JobState, total: np.ndarray, present: Sequence[str]) -> Any
     values = in_units(total, step_of(std))
     largest = site.clip + std * math.sqrt(len(present)) * (math.sqrt(len(values)) + 10)
     if np.linalg.norm(values) > largest:
-        raise InputError("the masks do not cancel: some node was asked another question, or answered falsely")
+        raise FalseSumError(
+            f"the masks do not cancel: the sum over {', '.join(present)} has norm {np.linalg.norm(values):.3g}, clip "
+            f"and noise allow no more than {largest:.3g}. Some node was asked another question, or answered falsely",
+            present,
+        )
     return unmasked_mean(now.program, now.programs.inputs(now.phase), values / weight_of(now, present))

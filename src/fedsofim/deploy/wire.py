@@ -46,6 +46,7 @@ from fedsofim.protection import UNITS
 
 Arrays = dict[str, np.ndarray]
 _LARGEST = 10**6  # rounds and clients: what is beyond would only keep a node busy
+MOST_ATTEMPTS = 16  # how often a job may ask for one sum anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,7 @@ class Job:
     weights: str = "uniform"
     peers: tuple[tuple[str, int], ...] = ()  # under secure sum: every client's name and size
     ledgers: Mapping[str, str] = field(default_factory=dict)  # and the identity of the ledger that holds its secret
+    mask_keys: Mapping[str, str] = field(default_factory=dict)  # and a digest of its public mask key
     min_clients: int = 0  # and how many of them a sum can do with; 0: all are needed
     unit: str = "record"  # whom epsilon protects,
     places: int = 0  # and how many records of one count (core/unit.py); 0: each record is one
@@ -140,6 +142,7 @@ def _check(job: Job) -> None:
         and job.unit in UNITS and is_whole(job.places) and 0 <= job.places <= _LARGEST
         and (job.places == 0) == (job.unit == "record")
         and isinstance(job.ledgers, dict) and all(isinstance(k, str) for k in job.ledgers.values())
+        and isinstance(job.mask_keys, dict) and all(isinstance(k, str) for k in job.mask_keys.values())
     )  # fmt: skip
     if not right:
         raise InputError(
@@ -157,16 +160,22 @@ def _check(job: Job) -> None:
 
 
 class Request(NamedTuple):
-    """One question to one node. `round` counts from 0; the one-shot phases have round 0."""
+    """One question to one node. `round` counts from 0; the one-shot phases have round 0.
+
+    `attempt` counts how often the sum of this round was asked for before and came out false. Another attempt is another
+    question: with other masks, other noise and a charge of its own.
+    """
 
     job: Job
     phase: Phase
     round: int
     arrays: Arrays
+    attempt: int = 0
 
     def digest(self) -> str:
         """Of everything asked: equal questions have equal digests."""
-        hasher = hashlib.sha256(f"{self.job.text()}\n{self.phase}\n{self.round}\n".encode())
+        anew = f"attempt {self.attempt}\n" if self.attempt else ""
+        hasher = hashlib.sha256(f"{self.job.text()}\n{self.phase}\n{self.round}\n{anew}".encode())
         for name, array in sorted(self.arrays.items()):
             hasher.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
             hasher.update(np.ascontiguousarray(array).tobytes())

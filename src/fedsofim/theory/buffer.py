@@ -39,15 +39,6 @@ def sharper_bound(k: Constants) -> float:
     return min(buffer_bound(k), (k.C_g + math.sqrt(k.noise2 * noise_left(k.beta))) ** 2)
 
 
-def corrected_bound(k: Constants, t: int) -> float:
-    """E|M̂_t|² with bias correction is at most this."""
-    bound = aggregate_bound(k)
-    for s in range(1, t + 1):
-        new = (1 - k.beta) / (1 - k.beta ** (s + 1))
-        bound = (1 - new) * bound + new * k.C_g**2 + new**2 * k.noise2
-    return bound
-
-
 def noise_left(beta: float, t: float = math.inf) -> float:
     """What of ν² is in the noise of M_t: (1-β)/(1+β) in the long run.
 

@@ -61,11 +61,6 @@ def typical_step(k: Constants, corrected: bool = False) -> float:
     return min(largest_step(k.eta, k.rho), k.eta * math.sqrt(buffer) / k.rho)
 
 
-def decayed_radius(start: float, rho: float, weight_decay: float) -> float:
-    """|θ_t| is at most this for ever, from |θ_0| = start, with decoupled weight decay of at most 1/η."""
-    return max(start, 1 / (2 * weight_decay * math.sqrt(rho)))
-
-
 def q(square: float, rho: float) -> float:
     """|∇F|²/(ρ + |∇F|²): 0 at stationary points, never 1."""
     return square / (rho + square)

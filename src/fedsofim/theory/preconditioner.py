@@ -18,11 +18,6 @@ def preconditioned(M: np.ndarray, v: np.ndarray, rho: float) -> np.ndarray:
     return v / rho - M * along / (rho**2 + rho * square)
 
 
-def momentum_step(M: np.ndarray, rho: float) -> np.ndarray:
-    """H·M = M/(ρ + |M|²)."""
-    return M / (rho + np.sum(M * M, axis=-1, keepdims=True))
-
-
 def operator_bound(rho: float) -> float:
     """|H·v| <= this·|v|, and vᵀHv <= this·|v|²."""
     return 1 / rho

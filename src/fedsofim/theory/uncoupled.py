@@ -28,8 +28,6 @@ a region on which ζ_max holds, keeps the recursion, since the event up to t is 
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedsofim.theory.buffer import aggregate_bound, sharper_event_bound
 from fedsofim.theory.constants import Constants
 from fedsofim.theory.descent import least_taus
@@ -40,13 +38,6 @@ def noise_pull(k: Constants) -> float:
     """κ: |E[aᵀHξ | past]| is at most κ·|a|."""
     plain = math.sqrt(k.noise2) / k.rho
     return min(plain, k.nu2 * (1 - k.beta) * (k.d + 1) / (2 * k.rho**1.5))
-
-
-def stein(M: np.ndarray, a: np.ndarray, k: Constants) -> np.ndarray:
-    """What E[aᵀHξ] is the mean of, for draws of M: by Stein's lemma."""
-    square = np.sum(M * M, axis=-1)
-    bent = k.d + 1 - 2 * square / (k.rho + square)
-    return -k.nu2 * (1 - k.beta) / k.rho * (M @ a) / (k.rho + square) * bent
 
 
 def step_bound(k: Constants, before: float) -> float:

@@ -79,7 +79,9 @@ class Deployed:
         """Other policies, with ledgers of their own: as if for other records."""
         for name in NAMES:
             path = self.node(name) / "policy.toml"
-            path.write_text(policy_text(name, terms).replace("ledger.db", ledger))
+            path.write_text(
+                policy_text(name, terms).replace("ledger.db", ledger).replace("ledger.json", f"{ledger}.json")
+            )
             read_policy(path).account.create()
 
     def ledger(self, name: str) -> Path:

@@ -9,6 +9,7 @@ import ssl
 import threading
 from base64 import b64encode
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ from flwr.proto.fleet_pb2 import PushMessagesRequest
 from flwr.proto.message_pb2 import ObjectTree
 from flwr.supernode.fleet_http_client import FleetHttpClient
 
-from fedsofim.deploy import credentials, processes
+from fedsofim.deploy import credentials, processes, readiness
 from fedsofim.deploy.address import Address
 from fedsofim.deploy.flower import fleet as fleet_module
 from fedsofim.deploy.flower import front as front_module
-from fedsofim.deploy.flower.fleet import Fleet
+from fedsofim.deploy.flower.fleet import Fleet, NotAdmittedError
 from fedsofim.deploy.flower.flower_api import Node, public_key_to_bytes
 from fedsofim.deploy.flower.front import (
     CALLS,
@@ -378,3 +379,37 @@ def test_the_front_asks_for_tls_as_nodes_speak_it(tmp_path: Path):
     config = served(Front("https://link", httpx.AsyncClient(), None), tmp_path, "127.0.0.1", 1, insecure=False).config
     config.load()
     assert config.ssl is not None and config.ssl.minimum_version >= ssl.TLSVersion.TLSv1_2
+
+
+# --- clocks -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds, said", [(30, r"clock is \d+ s ahead of the coordinator's.*NTP"), (-400, "s behind"),
+                                           (0, "does not know this node's key yet")])  # fmt: skip
+def test_a_wrong_clock_is_told_from_an_unknown_key(
+    front: Running, tmp_path: Path, monkeypatch, seconds: int, said: str
+):
+    """The front dates its answers, so a node that is turned away knows how far off its clock is."""
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(seconds=seconds)
+
+    monkeypatch.setattr(fleet_module, "datetime", Clock)
+    (tmp_path / "other").mkdir()
+    credentials.node_key(tmp_path / "other", "stranger")
+    node = Fleet.at(f"127.0.0.1:{front.port}", None, tmp_path / "other" / "node.key")
+    with pytest.raises(NotAdmittedError, match=said):
+        node.enter(None)
+
+
+def test_check_compares_the_clock_with_the_coordinators(front: Running, monkeypatch):
+    where = f"127.0.0.1:{front.port}"
+    assert [finding.right for finding in readiness._of_clock(where, None)] == [True]
+    monkeypatch.setattr(readiness, "ahead_of", lambda date, now: 30.0 if date else None)
+    (finding,) = readiness._of_clock(where, None)
+    assert not finding.right and "30 s ahead of the coordinator's" in finding.text
+    monkeypatch.setattr(readiness, "ahead_of", lambda date, now: -30.0 if date else None)
+    (finding,) = readiness._of_clock(where, None)
+    assert finding.right and finding.mark == "note"

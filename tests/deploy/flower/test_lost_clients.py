@@ -1,6 +1,8 @@
 """The coordinator's loop when clients are lost: rounds go on with those who are enough, and stop with fewer."""
 
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from flwr.app import Message
 from fake_grid import FakeClock, FakeGrid, is_round, numbered
 from fedsofim.deploy import certificate
 from fedsofim.deploy.checkpoint import CHECKPOINT, restore
+from fedsofim.deploy.docket import visits
 from fedsofim.deploy.flower.messages import what_of
 from fedsofim.deploy.flower.strategy import RoundFailed
 from fedsofim.deploy.order import Order
@@ -58,6 +61,39 @@ def test_with_fewer_than_enough_the_round_fails_by_name(tmp_path: Path, nodes: l
     with pytest.raises(RoundFailed, match="n1: no upload"):
         strategy(tmp_path, ORDER, timeout=20.0).start(grid)
     assert restore(tmp_path / "job" / CHECKPOINT).round == 1
+
+
+# --- late clients -------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_still_works_on_an_old_round_is_not_asked_the_next_ones(tmp_path, nodes: list[Policy], caplog):
+    """It would be charged for each, and none of its answers would be in time."""
+    grid, kept = FakeGrid(numbered(nodes)), list[Message]()
+
+    def slow(node: int, message: Message) -> bool:
+        """n1 takes as long for its first round as the others take for four, and for one message at a time."""
+        if node == 101 and (is_round(message, 0) or kept):
+            kept.append(message)
+        if is_round(message, 4):
+            for late in kept:
+                grid.work(101, late)
+            kept.clear()
+        return not any(message is one for one in kept) and not (node == 101 and is_round(message, 4))
+
+    grid.accept = slow
+    strategy(tmp_path, replace(ORDER, rounds=8)).start(grid)
+    found = restore(tmp_path / "job" / CHECKPOINT)
+    assert found.finished and found.late == {"n1": (0,)}
+    assert charges(nodes[0]) == 8
+    assert charges(nodes[1]) == 8 - len(found.absent) + 1  # the one round that it was late for
+    assert "the answer of n1 to round 1 came too late: it was charged" in caplog.text
+    assert "it still works on an earlier round" in caplog.text
+    text = (tmp_path / "job" / "certificate.txt").read_text()
+    assert f"It was charged for {charges(nodes[1])} rounds and used in {charges(nodes[1]) - 1}" in text
+    said = [visit.why for visit in visits(nodes[1].ledger, 100)]
+    assert sum("did not use 1 of this node's answers" in why for why in said) >= 2
+    lines = [json.loads(line) for line in (tmp_path / "job" / "rounds.jsonl").read_text().splitlines()]
+    assert lines[1]["absent"] == ["n1"] and "still works" in lines[1]["why"]["n1"]
 
 
 # --- the end: a certificate is about everybody --------------------------------------------------------------

@@ -16,7 +16,7 @@ from flwr.app import Message
 
 from fake_grid import FakeGrid, answered, is_round, numbered
 from fedsofim.deploy import certificate
-from fedsofim.deploy.checkpoint import CHECKPOINT
+from fedsofim.deploy.checkpoint import CHECKPOINT, restore
 from fedsofim.deploy.flower.messages import what_of
 from fedsofim.deploy.flower.strategy import RoundFailed
 from fedsofim.deploy.order import Order
@@ -28,14 +28,58 @@ from strategies import ORDER, replayed, strategy, theta
 
 
 def test_too_few_nodes(tmp_path: Path, nodes: list[Policy]):
-    with pytest.raises(InputError, match=r"2 nodes answered.*'n0', 'n1'.*for 3"):
+    with pytest.raises(InputError, match=r"2 nodes answered.*n0, n1.*for 3"):
         strategy(tmp_path, patience=5.0).start(FakeGrid(numbered(nodes[:2])))
     assert not (tmp_path / "job" / CHECKPOINT).exists()
 
 
-def test_too_many_nodes(tmp_path: Path, nodes: list[Policy]):
-    with pytest.raises(InputError, match="3 nodes are here"):
-        strategy(tmp_path, Order(recipe="paper", method="fedgd", clients=2)).start(FakeGrid(numbered(nodes)))
+def test_of_more_nodes_than_a_job_is_for_the_first_by_name_take_part(tmp_path: Path, nodes: list[Policy], caplog):
+    order = Order(recipe="paper", method="fedgd", clients=2, rounds=1)
+    strategy(tmp_path, order).start(FakeGrid(dict(reversed(numbered(nodes).items()))))
+    assert [client.name for client in restore(tmp_path / "job" / CHECKPOINT).clients] == ["n0", "n1"]
+    assert "takes the first by name, n0, n1; without n2" in caplog.text
+    assert [charges(policy) for policy in nodes] == [1, 1, 0]
+
+
+def test_an_order_names_its_nodes(tmp_path: Path, nodes: list[Policy]):
+    order = Order(recipe="paper", method="fedgd", rounds=1)
+    strategy(tmp_path, order, nodes="n2, n0").start(FakeGrid(numbered(nodes)))
+    found = restore(tmp_path / "job" / CHECKPOINT)
+    assert [client.name for client in found.clients] == ["n0", "n2"] and found.order.clients == 2
+    with pytest.raises(InputError, match="n7 is not connected"):
+        strategy(tmp_path / "other", order, nodes="n2,n7", patience=5.0).start(FakeGrid(numbered(nodes)))
+
+
+def refusing(node: Policy) -> None:
+    """From here on this node refuses to introduce itself."""
+    write_records(node.data.parent, np.ones((3, 3)), np.array([0, 1, 77]))
+
+
+@pytest.mark.parametrize("order", [Order(recipe="paper", method="fedgd", clients=2, rounds=1),
+                                   Order(recipe="paper", method="fedgd", min_clients=2, rounds=1)])  # fmt: skip
+def test_a_node_that_refuses_keeps_nobody_else_from_the_job(tmp_path, nodes: list[Policy], order: Order, caplog):
+    refusing(nodes[0])
+    strategy(tmp_path, order).start(FakeGrid(numbered(nodes)))
+    found = restore(tmp_path / "job" / CHECKPOINT)
+    assert found.finished and [client.name for client in found.clients] == ["n1", "n2"]
+    assert "n0 does not take part: the node cannot answer" in caplog.text
+
+
+def test_a_node_that_refuses_does_not_keep_a_job_from_being_resumed(tmp_path: Path, nodes: list[Policy]):
+    order = Order(recipe="paper", method="fedgd", min_clients=2, rounds=2)
+    strategy(tmp_path, order).start(FakeGrid(numbered(nodes)), num_rounds=1)
+    refusing(nodes[0])
+    strategy(tmp_path, order, resume=True).start(FakeGrid(numbered(nodes)))
+    assert restore(tmp_path / "job" / CHECKPOINT).absent == {1: ("n0",)}
+
+
+def test_an_introduction_that_makes_no_sense_keeps_nobody_else_from_the_job(tmp_path: Path, nodes: list[Policy]):
+    def tamper(node: int, question: Message, reply: Message) -> Message:
+        return answered(question, reply, facts={"node": "n1", "size": -3}) if node == 101 else reply
+
+    order = Order(recipe="paper", method="fedgd", clients=2, rounds=1)
+    strategy(tmp_path, order).start(FakeGrid(numbered(nodes), tamper))
+    assert [c.name for c in restore(tmp_path / "job" / CHECKPOINT).clients] == ["n0", "n2"]
 
 
 def test_two_nodes_of_one_name(tmp_path: Path, nodes: list[Policy]):

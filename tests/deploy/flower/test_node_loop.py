@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from fedsofim.deploy.flower import fleet as fleet_module
 from fedsofim.deploy.flower import node_loop
 from fedsofim.deploy.flower.arrivals import _read
 from fedsofim.deploy.flower.edge import MOST, head_of, tree_of
-from fedsofim.deploy.flower.fleet import Fleet, Gone, Letter, Unreachable, private_key
+from fedsofim.deploy.flower.fleet import Fleet, Gone, Letter, NotAdmittedError, Unreachable, private_key
 from fedsofim.deploy.flower.messages import ask_message, query_message
 from fedsofim.deploy.flower.node_loop import NodeLoop, Worker
 from fedsofim.deploy.flower.worker import answered, get, packed, put
@@ -113,13 +114,13 @@ def test_a_node_that_was_killed_takes_its_own_place_at_once():
 
 def test_a_node_that_was_never_here_does_not_push_anybody_out():
     calls = Calls({"ActivateNode": [400]})
-    with pytest.raises(Gone, match="next `fedsofim serve` makes this node's key known"):
+    with pytest.raises(NotAdmittedError, match="next `fedsofim serve` makes this node's key known"):
         connection(calls).enter(last=None)
     assert calls.made == ["ActivateNode"]
 
 
 def test_every_failure_is_told_in_words():
-    with pytest.raises(Unreachable, match="does not know this node's key"):
+    with pytest.raises(Unreachable, match="does not know this node's key yet"):
         connection(Calls({"ActivateNode": [401]})).enter(None)
     with pytest.raises(Unreachable, match="connection refused"):
         connection(Calls({"ActivateNode": [0]})).enter(None)
@@ -213,7 +214,30 @@ def test_a_superlink_that_is_away_is_tried_again_and_said_so_once(
     letters = [Unreachable("gone"), Unreachable("gone"), letter_of(query_message("hello", 5))]
     found = looped(nodes[0], letters, tmp_path)
     assert len(found.sent) == 1
-    assert capsys.readouterr().out.count("cannot be reached (gone)") == 1
+    said = capsys.readouterr().out
+    assert said.count("cannot be reached (gone)") == 1
+    assert "connected to h:1 again, since 20" in said
+
+
+def test_a_page_does_not_go_on_saying_what_is_over(nodes: list[Policy], tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(node_loop, "_AGAIN", 0.0)
+    found = looped(nodes[0], [Unreachable("gone"), letter_of(query_message("hello", 5))], tmp_path)
+    assert "again, since" in found.loop.trouble and "cannot be reached" not in found.loop.trouble
+
+
+def test_every_line_of_the_log_has_its_time(nodes: list[Policy], tmp_path: Path, capsys):
+    looped(nodes[0], [letter_of(query_message("hello", 5))], tmp_path)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines and all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", line) for line in lines)
+
+
+def test_a_node_that_is_not_known_yet_is_not_told_that_nobody_answers(
+    nodes: list[Policy], tmp_path: Path, capsys, monkeypatch
+):
+    monkeypatch.setattr(node_loop, "_AGAIN", 0.0)
+    looped(nodes[0], [NotAdmittedError("unknown key"), letter_of(query_message("hello", 5))], tmp_path)
+    said = capsys.readouterr().out
+    assert "h:1 does not admit this node: unknown key" in said and "cannot be reached" not in said
 
 
 def test_a_node_looks_the_less_often_the_longer_nothing_came(nodes: list[Policy], tmp_path: Path, monkeypatch):

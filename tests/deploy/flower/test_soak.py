@@ -36,7 +36,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory) -> list[Policy]:
 
 @pytest.fixture(scope="module")
 def soak(sites: list[Policy], tmp_path_factory: pytest.TempPathFactory) -> Soaked:
-    return soaked(sites, tmp_path_factory.mktemp("soak") / "jobs", JOBS, seed=1)
+    return soaked(sites, tmp_path_factory.mktemp("soak") / "jobs", JOBS, seed=7)
 
 
 def ledgers(sites: list[Policy]) -> dict:

@@ -55,8 +55,16 @@ def asked_in(facts: Mapping[str, Any], kind: str, who: str) -> Asked:
     round = facts.get("round")
     sane = isinstance(round, int) and is_whole(round) and abs(round) < 10**9
     note = Note(job=str(job.get("id", "")), method=str(job.get("method", "")), phase=str(facts.get("phase", "")),
-                round=round if sane else None)  # fmt: skip
+                round=round if sane else None, why=_remark(facts.get("unused")))  # fmt: skip
     return Asked(ASK if kind == "train" else str(facts.get("what", "unreadable")), who, note)
+
+
+def _remark(unused: Any) -> str:
+    """What the coordinator says of answers that came too late for it."""
+    if not is_whole(unused) or not 0 < unused < 10**6:
+        return ""
+    return (f"the coordinator says that it did not use {unused} of this node's answers to the job, because they came "
+            "too late; they stay charged")  # fmt: skip
 
 
 def _job(text: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ cannot name another. A SuperNode runs code that the server sends: only under `fe
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,12 +24,14 @@ from fedsofim.deploy.node import answer, consider, hello
 from fedsofim.deploy.policy import Policy, read_policy
 from fedsofim.deploy.recall import recalled
 from fedsofim.deploy.records import DataProblem
-from fedsofim.deploy.survivors import AGREE, REVEAL, agree, reveal
+from fedsofim.deploy.survivors import AGREE, REVEAL, NeverRevealed, agree, reveal
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError, Refused
 
 _LOG = logging.getLogger("flwr")  # the operator's own log
 _SILENT = "the node cannot answer; its operator's log says why"
+
+_TOLD = deque[str](maxlen=100)  # remarks that were logged
 
 Said = tuple[dict[str, Any], Arrays]
 
@@ -80,6 +83,10 @@ def respond(incoming: Incoming, config: Mapping[str, Any]) -> Said:
     facts = opened.facts if isinstance(opened, Opened) else {}
     asked = asked_in(facts, incoming.kind, who)
 
+    if asked.note.why and (said := f"{asked.note.job}: {asked.note.why}") not in _TOLD:
+        _TOLD.append(said)
+        _LOG.warning("%s fedsofim: %s", _now(), asked.note.why)
+
     def act(policy: Policy) -> Said:
         if not isinstance(opened, Opened):
             raise opened
@@ -102,13 +109,20 @@ def _queried(policy: Policy, opened: Opened, config: Mapping[str, Any]) -> Said:
         "holding": lambda: (_holding(policy, digest) | instance, {}),
         "account": lambda: (statement(policy, key), {}),
         "recall": lambda: (recalled(policy, facts.get("statement"), key), {}),
-        "consider": lambda: (consider(policy, job_in(opened)), {}),
+        "consider": lambda: (_considered(policy, opened), {}),
         AGREE: lambda: agree(policy, digest, present),
         REVEAL: lambda: ({}, reveal(policy, digest, present, arrays)),
     }
     if not isinstance(what, str) or what not in questions:
         raise InputError("the message asks for nothing that a node answers; do server and node run the same version?")
     return questions[what]()
+
+
+def _considered(policy: Policy, opened: Opened) -> dict[str, Any]:
+    """Of a whole job, or of what is left of it and a question that is to be asked anew."""
+    if "attempt" not in opened.facts:
+        return consider(policy, job_in(opened))
+    return consider(policy, job_in(opened), request_in(opened), str(opened.facts.get("digest", "")))
 
 
 def _holding(policy: Policy, digest: str) -> dict[str, Any]:
@@ -129,7 +143,8 @@ def _guarded(config: Mapping[str, Any], act: Callable[[Policy], Said], asked: As
         _LOG.error("%s fedsofim: %s", _now(), error)
     except (Refused, InputError) as error:
         _LOG.warning("%s fedsofim: refused %s: %s", _now(), asked.who, error)
-        return {"node": name, "refused": str(error) if name != "unknown" else _SILENT}, {}
+        never = {"never": True} if isinstance(error, NeverRevealed) else {}
+        return {"node": name, "refused": str(error) if name != "unknown" else _SILENT} | never, {}
     except Exception:
         _LOG.exception("%s fedsofim: failed", _now())
     return {"node": name, "refused": _SILENT}, {}

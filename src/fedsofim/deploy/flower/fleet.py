@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
+from fedsofim.deploy.clocks import ahead_of, in_words, is_off
 from fedsofim.deploy.flower.edge import Head, at_the_edge, head_of, known, missing, tree_of, words
 from fedsofim.deploy.flower.flower_api import (
     FleetHttpClient,
@@ -44,6 +46,10 @@ _WAITS = (0.02,) * 10 + (0.1,) * 20 + (0.5,) * 16  # seconds between looks for a
 
 class Unreachable(Exception):
     """The SuperLink did not take a call; why, in words."""
+
+
+class NotAdmittedError(Unreachable):
+    """The SuperLink is there, and does not take this node's calls; why, in words."""
 
 
 class Gone(Exception):
@@ -158,9 +164,13 @@ class Fleet:
         try:
             found = _call(self.client.ActivateNode, request)
         except (Gone, Unreachable) as error:
+            if isinstance(error, NotAdmittedError):
+                raise
             if last is None and isinstance(error, Gone):
-                raise Gone(f"{error} The coordinator's next `fedsofim serve` makes this node's key known; or is a node "
-                           "with this key active elsewhere?") from error  # fmt: skip
+                raise NotAdmittedError(
+                    f"{error} The coordinator's next `fedsofim serve` makes this node's key known; or is a node with "
+                    "this key active elsewhere?"
+                ) from error
             if last is None:
                 raise
             _call(self.client.DeactivateNode, fleet_pb2.DeactivateNodeRequest(node_id=last))
@@ -266,8 +276,7 @@ def _call(act: Callable[[Any], Any], request: Any, *, known: bool = False) -> An
     except httpx.HTTPStatusError as error:
         why = _reason(error.response)
         if error.response.status_code == httpx.codes.UNAUTHORIZED:
-            raise Unreachable("the SuperLink does not know this node's key; the coordinator's next `fedsofim serve` "
-                              "makes it known if it lies in server/node-keys") from error  # fmt: skip
+            raise NotAdmittedError(_why_not(error.response)) from error
         if known:
             return None
         if error.response.status_code in (502, 503, 504):
@@ -275,6 +284,15 @@ def _call(act: Callable[[Any], Any], request: Any, *, known: bool = False) -> An
         raise Gone(why) from error
     except Exception as error:
         raise Unreachable(words(error) or type(error).__name__) from error
+
+
+def _why_not(response: httpx.Response) -> str:
+    """Why a signed call was turned away: signatures hold for seconds only, so clocks come first."""
+    ahead = ahead_of(response.headers.get("date"), datetime.now(UTC))
+    if ahead is not None and is_off(ahead):
+        return f"this machine's clock is {in_words(ahead)} the coordinator's. Correct it, for example with NTP"
+    return ("the coordinator does not know this node's key yet. Its next `fedsofim serve` makes the key known, if it "
+            "lies in server/node-keys")  # fmt: skip
 
 
 def _reason(response: httpx.Response) -> str:

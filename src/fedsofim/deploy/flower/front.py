@@ -345,7 +345,7 @@ def served(front: Front, server: Path, host: str, port: int, insecure: bool) -> 
             log_level="warning",
             access_log=False,
             server_header=False,
-            date_header=False,
+            date_header=True,  # by which a node whose clock is wrong can say so
             proxy_headers=False,
             limit_concurrency=_ALL,
             timeout_keep_alive=int(_IDLE),

@@ -23,7 +23,7 @@ from fedsofim.deploy.flower.edge import (
     words,
 )
 from fedsofim.deploy.sane import is_name
-from fedsofim.deploy.wire import Arrays, Job, Request
+from fedsofim.deploy.wire import MOST_ATTEMPTS, Arrays, Job, Request
 from fedsofim.errors import InputError
 
 ASK = "ask"  # the only question that costs anything
@@ -32,6 +32,7 @@ MOST_OF_A_REPLY = 16_000_000  # bytes of a reply beside the arrays that were ask
 _REPLIES = {
     "node": is_name,
     "refused": lambda found: isinstance(found, str),
+    "never": lambda found: isinstance(found, bool),
     "instance": lambda found: isinstance(found, str) and len(found) <= 64,
     "holding": lambda found: isinstance(found, str),
     "recalled": lambda found: isinstance(found, str),
@@ -49,13 +50,31 @@ class Reply(NamedTuple):
 # --- questions ----------------------------------------------------------------------------------------------
 
 
-def ask_message(request: Request, node: int) -> Message:
-    facts = {"what": ASK, "job": request.job.text(), "phase": request.phase, "round": request.round}
+def ask_message(request: Request, node: int, unused: int = 0) -> Message:
+    """A round's question.
+
+    Args:
+        request: The question.
+        node: Flower's number of the node.
+        unused: How many answers of this node came too late to be used, which its operator should know.
+    """
+    facts = _facts_of(request) | ({"unused": unused} if unused else {})
     return _addressed(_content(facts, request.arrays), node, MessageType.TRAIN)
 
 
-def query_message(what: str, node: int, job: Job | None = None) -> Message:
-    return _query({"what": what} | ({"job": job.text()} if job is not None else {}), node)
+def anew_message(request: Request, node: int) -> Message:
+    """Would the node answer this question, and what the job asks after it? Costs nothing, and brings no arrays."""
+    return _query(_facts_of(request) | {"what": "consider"}, node)
+
+
+def _facts_of(request: Request) -> dict[str, Any]:
+    facts = {"what": ASK, "job": request.job.text(), "phase": request.phase, "round": request.round}
+    return facts | ({"attempt": request.attempt, "digest": request.digest()} if request.attempt else {})
+
+
+def query_message(what: str, node: int, job: Job | None = None, unused: int = 0) -> Message:
+    facts = {"what": what} | ({"job": job.text()} if job is not None else {})
+    return _query(facts | ({"unused": unused} if unused else {}), node)
 
 
 def recall_message(statement: Mapping[str, Any], node: int) -> Message:
@@ -98,10 +117,12 @@ def _addressed(content: RecordDict, node: int, kind: str) -> Message:
 def request_in(opened: Opened) -> Request:
     """The request in what a node received."""
     facts, arrays = opened
-    phase, round = facts.get("phase"), facts.get("round")
+    phase, round, attempt = facts.get("phase"), facts.get("round"), facts.get("attempt", 0)
     if not isinstance(phase, str) or phase not in set(Phase) or type(round) is not int or round < 0:
         raise InputError("the request names no phase and round; do server and node run the same version?")
-    return Request(job_in(opened), Phase(phase), round, arrays)
+    if type(attempt) is not int or not 0 <= attempt <= MOST_ATTEMPTS:
+        raise InputError(f"the request's attempt makes no sense; expected a whole number from 0 to {MOST_ATTEMPTS}")
+    return Request(job_in(opened), Phase(phase), round, arrays, attempt)
 
 
 def job_in(opened: Opened) -> Job:

@@ -26,7 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.deploy.flower.edge import words
-from fedsofim.deploy.flower.fleet import HEARTBEAT, Answer, Fleet, Gone, Letter, Unreachable, UnreadableError
+from fedsofim.deploy.flower.fleet import (
+    HEARTBEAT,
+    Answer,
+    Fleet,
+    Gone,
+    Letter,
+    NotAdmittedError,
+    Unreachable,
+    UnreadableError,
+)
 from fedsofim.deploy.flower.pipe import exchanged
 from fedsofim.deploy.flower.worker import failed
 from fedsofim.deploy.holding import sweep
@@ -114,7 +123,8 @@ class NodeLoop:
         config = {"policy": str(policy), "instance": uuid.uuid4().hex, "key": str(key or ""), "superlink": where}
         self.worker = Worker(config)
         self.stopping = False
-        self.trouble = ""
+        self.trouble = ""  # what was told last
+        self.failing = False
         self.beaten = 0.0
         self.asked = time.monotonic()
         self.gaps = deque[float](maxlen=4)  # seconds from the last answers to the questions after them
@@ -140,14 +150,18 @@ class NodeLoop:
                 self._enter()
             self._beat()
             self._turn()
+            self._well()
+        except NotAdmittedError as error:
+            self._fail(f"{self.where} does not admit this node: {error}; trying again")
+            self._pause(_AGAIN)
         except (Unreachable, Gone) as error:
-            self._tell(f"the SuperLink at {self.where} cannot be reached ({error}); trying again")
+            self._fail(f"the SuperLink at {self.where} cannot be reached ({error}); trying again")
             self._pause(_AGAIN)
         except UnreadableError as error:
             self._rejected(str(error))
             self._pause(_AGAIN)
         except InputError as error:  # of a policy that is being edited: it holds again from when it is right
-            self._tell(f"{error}; nothing is answered until that is mended")
+            self._fail(f"{error}; nothing is answered until that is mended")
             self._pause(_AGAIN)
 
     def _enter(self) -> None:
@@ -225,11 +239,11 @@ class NodeLoop:
             try:
                 self.fleet.send(answer)
             except Unreachable as error:
-                self._tell(f"an answer could not be sent to {self.where} ({error}); trying again")
+                self._fail(f"an answer could not be sent to {self.where} ({error}); trying again")
                 self._pause(_AGAIN)
                 continue
             except Gone as error:
-                self._tell(f"an answer was not wanted any more ({error})")
+                _print(f"an answer was not wanted any more ({error})")
             return
 
     def _pause(self, seconds: float) -> None:
@@ -243,14 +257,29 @@ class NodeLoop:
             _print(text)
         self.trouble = text
 
+    def _fail(self, text: str) -> None:
+        """Something keeps the node from its work, until `_well`."""
+        self._tell(text)
+        self.failing = True
+
+    def _well(self) -> None:
+        """The node works again."""
+        if self.failing:
+            self.failing = False
+            self._tell(f"connected to {self.where} again, since {_now()}")
+
     def _rejected(self, text: str) -> None:
-        """For the operator, each time and with the time."""
-        _print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} rejected: {words(text, 500)}")
+        """For the operator, each time."""
+        _print(f"rejected: {words(text, 500)}")
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _print(text: str) -> None:
     with contextlib.suppress(OSError):  # a log on a full disk is no reason to end
-        print(text, flush=True)
+        print(f"{_now()} {text}", flush=True)
 
 
 def _last(place: Path, key: bytes) -> int | None:

@@ -6,6 +6,7 @@ Such a sum is kept on disk while it is open, and opened with the nodes' help (un
 from collections.abc import Mapping
 from pathlib import Path
 
+from fedsofim.deploy.false_sums import left_out
 from fedsofim.deploy.flower.meeting import meet_again
 from fedsofim.deploy.flower.messages import Reply, sum_message
 from fedsofim.deploy.flower.post import MOMENT, Post
@@ -43,11 +44,17 @@ def step_from(
     return _opened(now, opening, post, nodes, conduct)
 
 
+def forget(folder: Path) -> None:
+    """Drop a sum that came out false."""
+    (folder / _FILE).unlink(missing_ok=True)
+
+
 def _opened(now: JobState, opening: OpenSum, post: Post, nodes: dict[str, int], conduct: Conduct) -> JobState:
     """Asking up to `attempts` times; or TooFew, and the sum stays open."""
     for attempt in range(conduct.attempts):
         try:
-            return step_open(now, opening, _asking(post, nodes, conduct.timeout, patient=attempt > 0))
+            helpers = {name: number for name, number in nodes.items() if name not in left_out(now)}
+            return step_open(now, opening, _asking(post, helpers, conduct.timeout, patient=attempt > 0))
         except TooFew:
             if attempt + 1 == conduct.attempts:
                 raise

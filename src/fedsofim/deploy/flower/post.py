@@ -16,17 +16,17 @@ answers that only when it has done with the question, or has lost it.
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from logging import getLogger
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from flwr.app import Message
 from flwr.serverapp import Grid
 
 from fedsofim.deploy.flower.arrivals import Arrivals
-from fedsofim.deploy.flower.messages import ASK, MOST_OF_A_REPLY, Reply, again, holding_message, what_of
+from fedsofim.deploy.flower.messages import ASK, MOST_OF_A_REPLY, Reply, again, holding_message, request_of, what_of
 from fedsofim.deploy.holding import Holding
 
 _LOG = getLogger("flwr")
@@ -55,6 +55,7 @@ class Post:
     clock: Clock = time
     instances: dict[int, str] = field(default_factory=dict)
     paces: dict[str, float] = field(default_factory=dict)
+    behind: dict[int, "_Behind"] = field(default_factory=dict)  # nodes that had not answered when a round was over
 
     def __post_init__(self) -> None:
         self.arrivals = Arrivals(self.grid)
@@ -111,7 +112,32 @@ class Post:
                 probes |= self._push([holding_message(asked[node]) for node in sorted(late)])
             if waiting and not over:
                 self.clock.sleep(min(_POLL_MOST, max(_POLL, _SHARE * (self.clock.monotonic() - began))))
+        if kind == ASK and enough is not None:
+            self._leave(asked, waiting)
         return replies
+
+    def _leave(self, asked: Mapping[int, Message], waiting: Mapping[str, int]) -> None:
+        """Go on without these. A node works on one message at a time, so what is asked after this one is answered when
+        it has done with this one, or has lost it."""
+        connected = set(self.grid.get_node_ids())
+        for number, node in waiting.items():
+            if node in connected:
+                (probe,) = self._push([holding_message(asked[node])]) or ("",)
+                self.behind[node] = _Behind(number, probe, request_of(asked[node]).round)
+
+    def late(self) -> tuple[frozenset[int], list[tuple[int, int]]]:
+        """Nodes that still work on a round that is over; and whose answers to which rounds have come since."""
+        if not self.behind:
+            return frozenset(), []
+        connected, came = set(self.grid.get_node_ids()), list[tuple[int, int]]()
+        found = self._pull([number for one in self.behind.values() for number in (one.number, one.probe) if number])
+        for node, one in list(self.behind.items()):
+            reply = found.get(one.number)
+            if reply is not None and not reply.error and "refused" not in reply.facts:
+                came.append((node, one.round))
+            if reply is not None or one.probe in found or node not in connected:
+                del self.behind[node]
+        return frozenset(self.behind), came
 
     def _in(self, seconds: float) -> float:
         return self.clock.monotonic() + seconds
@@ -130,6 +156,14 @@ class Post:
         if "instance" in reply.facts:
             self.instances[node] = str(reply.facts["instance"])
         return reply
+
+
+class _Behind(NamedTuple):
+    """A question that was left, the one that was sent after it, and its round."""
+
+    number: str
+    probe: str
+    round: int
 
 
 class _Verdict(Enum):

@@ -17,6 +17,7 @@ from fedsofim.core.models import evaluate
 from fedsofim.deploy.checkpoint import OUTCOME
 from fedsofim.deploy.flower.post import Clock
 from fedsofim.deploy.flower.strategy import MethodStrategy
+from fedsofim.deploy.job_lock import JobBusyError
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.order import from_config
 from fedsofim.deploy.testing import read_test
@@ -60,6 +61,8 @@ def run(grid: Grid, config: Mapping[str, Any], clock: Clock = time) -> None:
         order, conduct = from_config(config)
         strategy = MethodStrategy(order, replace(conduct, folder=str(folder)), clock=clock)
         strategy.start(grid, evaluate_fn=tester(conduct.test, lambda: strategy.now, conduct.schema))
+    except JobBusyError as error:  # whose folder it is: how that job ends is for the other server to say
+        raise SystemExit(str(error)) from error
     except InputError as error:
         _outcome(folder, {"failed": str(error)})
         raise SystemExit(1) from error

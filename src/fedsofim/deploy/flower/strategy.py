@@ -12,7 +12,7 @@ checkpoint after every round, from which `resume=True` goes on bit-identically.
 
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import replace
 from logging import INFO, WARNING, getLogger
 from pathlib import Path
@@ -29,20 +29,22 @@ from fedsofim.data.schema import read_schema
 from fedsofim.deploy import certificate
 from fedsofim.deploy.certificate_membership import entry_of
 from fedsofim.deploy.checkpoint import CHECKPOINT, PROGRESS, restore, save
-from fedsofim.deploy.clients import check_same_schema, clients_of
-from fedsofim.deploy.flower.meeting import give_back, introductions, meet_again, remember
-from fedsofim.deploy.flower.messages import Reply, ask_message, opened, query_message
-from fedsofim.deploy.flower.open_sums import step_from, still_open
+from fedsofim.deploy.clients import check_names, check_same_schema, clients_of
+from fedsofim.deploy.false_sums import in_words, left_out
+from fedsofim.deploy.flower.meeting import chosen, give_back, introductions, meet_again, remember
+from fedsofim.deploy.flower.messages import Reply, anew_message, ask_message, opened, query_message
+from fedsofim.deploy.flower.open_sums import forget, step_from, still_open
 from fedsofim.deploy.flower.post import Clock, Post
 from fedsofim.deploy.flower.stating import statements_of
+from fedsofim.deploy.job_lock import alone
 from fedsofim.deploy.job_state import JobState
-from fedsofim.deploy.order import Conduct, Order
+from fedsofim.deploy.order import Conduct, Order, for_named
 from fedsofim.deploy.presence import fewest
 from fedsofim.deploy.round_notes import job_in_words, note_round, plan_in_words, spending_in, standing_of
-from fedsofim.deploy.server import start_job, with_params
-from fedsofim.deploy.unmasking import OpenSum, TooFew
+from fedsofim.deploy.server import start_job, thrown_away, with_params
+from fedsofim.deploy.unmasking import FalseSumError, OpenSum, TooFew
 from fedsofim.deploy.uploads import faults, upload_bytes
-from fedsofim.deploy.wire import Arrays
+from fedsofim.deploy.wire import MOST_ATTEMPTS, Arrays
 from fedsofim.errors import InputError
 from fedsofim.files import write_text
 
@@ -64,6 +66,8 @@ class MethodStrategy(Strategy):
         self.post: Post | None = None  # of Flower's own loop, where that is used
         self.nodes: dict[str, int] = {}  # Flower's number of each node, by the node's own name
         self.spent: dict[str, dict[str, Any]] = {}  # what each said last that it has spent
+        self.why: dict[str, str] = {}  # why the last round had to do without somebody
+        self.late_now: frozenset[int] = frozenset()  # nodes that still work on a round that is over
 
     # --- the loop ---
 
@@ -80,6 +84,12 @@ class MethodStrategy(Strategy):
         """Train to the end of the order, or for `num_rounds` more rounds."""
         if timeout is not None:
             self.conduct = replace(self.conduct, timeout=timeout)
+        with alone(self.folder):
+            return self._run(grid, initial_arrays, num_rounds, evaluate_fn)
+
+    def _run(
+        self, grid: Grid, initial_arrays: ArrayRecord | None, num_rounds: int | None, evaluate_fn: Measure | None
+    ) -> Result:
         post, result = Post(grid, self.clock), Result()
         self._start_job(post, initial_arrays)
         self.summary()
@@ -89,7 +99,8 @@ class MethodStrategy(Strategy):
         last = rounds if num_rounds is None else min(rounds, self.now.round + num_rounds)
         while self.now.phase is not Phase.ROUND or self.now.round < last:
             phase = self.now.phase
-            self._step(still_open(self.now, self.folder) or self._ask(post), post)
+            if not self._step(still_open(self.now, self.folder) or self._ask(post), post):
+                continue
             if phase is Phase.ROUND:
                 result.arrays = self._arrays()
                 self._report(evaluate_fn, result)
@@ -105,22 +116,35 @@ class MethodStrategy(Strategy):
             self.job_state = restore(path)
             self.order = self.job_state.order
             self.nodes = meet_again(post, self.now.clients, self.conduct, fewest(self.now), self._waiting)
-            give_back(post, self.nodes, self.conduct)
+            self.nodes = give_back(post, self.nodes, self.conduct, fewest(self.now))
             return
         if path.exists():
             raise InputError(f"{path}: a job is here already; resume it, or choose another folder")
-        hellos = introductions(post, self.order.clients, self.conduct, self._waiting)
+        hellos = self._introduced(post)
         clients = clients_of(list(hellos.values()), self.order.clients)
         if self.conduct.schema:
             check_same_schema(clients, read_schema(self.conduct.schema))
         self.job_state = start_job(self.order, clients)
         self.nodes = {h["node"]: number for number, h in hellos.items()}
-        give_back(post, self.nodes, self.conduct)
         if initial is not None:
             self.job_state = with_params(self.now, _tree(initial, self.now.params))
         if self.conduct.ask_first:
             self._consider(post)
         save(self.now, path)
+
+    def _introduced(self, post: Post) -> dict[int, Any]:
+        """The hellos of the job's clients. Where rounds may do without some, so may the job, if these refuse."""
+        self.order = for_named(self.order, self.conduct)
+        wanted, least = self.order.clients, self.order.min_clients or self.order.clients
+        hellos = introductions(post, wanted, self.conduct, self._waiting, least=least)
+        check_names([hello["node"] for hello in hellos.values()])
+        numbers = {hello["node"]: number for number, hello in hellos.items()}
+        kept = give_back(post, numbers, self.conduct, least)
+        hellos = chosen({number: hello for number, hello in hellos.items() if hello["node"] in kept}, wanted)
+        if len(hellos) < wanted:
+            _LOG.log(WARNING, "fedsofim: the job begins with %d clients in place of %d", len(hellos), wanted)
+            self.order = replace(self.order, clients=len(hellos))
+        return hellos
 
     def _consider(self, post: Post) -> None:
         """Would every node allow the whole job? Better known now than when the others have spent half their budget."""
@@ -135,17 +159,21 @@ class MethodStrategy(Strategy):
         """One sound upload of every client, asking again up to `attempts` times; or RoundFailed, by name."""
         sound: dict[str, Arrays] = {}
         trouble: dict[str, str] = {}
+        out = dict.fromkeys(left_out(self.now), "it is left out, because a sum over it and others was false")
+        self._check_retry(post, out)
         for attempt in range(self.conduct.attempts):
             if attempt:
                 self.nodes = meet_again(post, self.now.clients, self.conduct, fewest(self.now))
-            request, here = self.now.request(), self._here(post)
+            request, here = self.now.request(), self._here(post) - set(out)
             missing = {self.nodes[c.name]: c.name for c in self.now.clients if c.name not in sound and c.name in here}
             enough = fewest(self.now) - len(sound) if fewest(self.now) < len(self.now.clients) else None
-            messages = [ask_message(request, number) for number in missing]
+            unused = {number: len(self.now.late.get(name, ())) for number, name in missing.items()}
+            messages = [ask_message(request, number, unused[number]) for number in missing]
             replies = post.exchange(messages, self.conduct.timeout, enough, room=upload_bytes(self.now))
             sound, trouble = self._sorted(sound, {missing[n]: reply for n, reply in replies.items()})
-            trouble |= {c.name: "it is not connected" for c in self.now.clients if c.name not in here | set(sound)}
+            trouble |= {c.name: self._away(c.name) for c in self.now.clients if c.name not in here | set(sound)} | out
             if len(sound) >= fewest(self.now):
+                self.why = trouble
                 for name, why in sorted(trouble.items()):
                     _LOG.log(WARNING, "fedsofim: round %d goes on without %s: %s", self.now.round + 1, name, why)
                 return sound
@@ -155,6 +183,27 @@ class MethodStrategy(Strategy):
                 break  # a policy does not change its mind
         raise self._failure(trouble)
 
+    def _away(self, name: str) -> str:
+        late = self.nodes.get(name) in self.late_now
+        return "it still works on an earlier round, and is not asked" if late else "it is not connected"
+
+    def _check_retry(self, post: Post, out: Container[str]) -> None:
+        """A sum that came out false costs as much again. Is there a retry left, and would every node allow it?"""
+        if not self.now.attempt:
+            return
+        said = in_words(self.now)
+        if len(self.now.false_sums) > min(self.conduct.retries, MOST_ATTEMPTS):
+            raise self._failure({"its sum": f"{said}. All {self.conduct.retries} retries of the job were used; resume "
+                                            "with more --retries, or start a new job without the liar"})  # fmt: skip
+        request = self.now.request()
+        asked = {name: number for name, number in self.nodes.items() if name not in out}
+        replies = post.exchange([anew_message(request, number) for number in asked.values()], self.conduct.timeout)
+        against = {name: why for name, number in asked.items() if (why := _against(replies[number]))}
+        refused = {name: why for name, why in against.items() if why.startswith("refused")}
+        if len(asked) - len(refused) < fewest(self.now):
+            raise self._failure(refused | {"its sum": f"{said}. It is not asked anew, and nothing more was spent"})
+        _LOG.log(WARNING, "fedsofim: round %d is asked anew, which is charged again: %s", self.now.round + 1, said)
+
     def _here(self, post: Post) -> set[str]:
         """Which clients can be asked. Where all are needed, all are asked: one that is away may be back in time."""
         if fewest(self.now) == len(self.now.clients):
@@ -163,7 +212,21 @@ class MethodStrategy(Strategy):
         missing = any(c.name not in self.nodes or self.nodes[c.name] not in connected for c in self.now.clients)
         if missing and connected - set(self.nodes.values()):  # somebody is back under another number
             self.nodes |= meet_again(post, self.now.clients, self.conduct, fewest(self.now))
-        return {name for name, number in self.nodes.items() if number in connected}
+        self._note_late(post)
+        here = {name for name, number in self.nodes.items() if number in connected}
+        free = {name for name in here if self.nodes[name] not in self.late_now}
+        return free if len(free - set(left_out(self.now))) >= fewest(self.now) else here
+
+    def _note_late(self, post: Post) -> None:
+        """Who still works on a round that is over, and whose answers to such rounds have come."""
+        self.late_now, came = post.late()
+        names = {number: name for name, number in self.nodes.items()}
+        for number, round in came:
+            if (name := names.get(number)) is not None and round not in self.now.late.get(name, ()):
+                rounds = (*self.now.late.get(name, ()), round)
+                self.job_state = replace(self.now, late={**self.now.late, name: rounds})
+                text = "fedsofim: the answer of %s to round %d came too late: it was charged, and is not used"
+                _LOG.log(WARNING, text, name, round + 1)
 
     def _sorted(self, sound: dict[str, Arrays], replies: dict[str, Reply]) -> tuple[dict[str, Arrays], dict[str, str]]:
         """Replies parted into sound uploads and, by node, what is wrong with the rest."""
@@ -186,15 +249,33 @@ class MethodStrategy(Strategy):
         names = names or "too few clients answered"
         return RoundFailed(f"round {self.now.round + 1} failed, nothing was averaged, the checkpoint stands ({names})")
 
-    def _step(self, came: dict[str, Arrays] | OpenSum, post: Post) -> None:
+    def _step(self, came: dict[str, Arrays] | OpenSum, post: Post) -> bool:
+        """One step; False if a sum came out false, which is thrown away and asked for anew."""
+        before = self.now
         try:
             self.job_state = step_from(self.now, came, post, self.nodes, replace(self.conduct, folder=str(self.folder)))
         except TooFew as error:
             raise self._failure({"its sum": str(error)}) from error
+        except FalseSumError as error:
+            _LOG.log(WARNING, "fedsofim: round %d: %s", before.round + 1, error)
+            self.job_state = thrown_away(before, error)
+            save(self.job_state, self.folder / CHECKPOINT)
+            forget(self.folder)
+            return False
         save(self.job_state, self.folder / CHECKPOINT)
+        if before.attempt:
+            out = left_out(before)
+            text = (
+                f"without {out[0]}, which probably answered falsely and is left out from here on"
+                if out
+                else "with the same clients: who answered falsely before is not known"
+            )
+            _LOG.log(WARNING, "fedsofim: round %d: its sum is right %s", before.round + 1, text)
+        return True
 
     def _certify(self, post: Post) -> None:
-        statements = statements_of(post, self.now.clients, self.nodes, self.conduct, self._note)
+        self._note_late(post)
+        statements = statements_of(post, self.now.clients, self.nodes, self.conduct, self._note, self.now.late)
         remember(self.conduct, statements)
         statements = {name: said for name, said in statements.items() if entry_of(said, self.now.job.id) is not None}
         silent = {c.name for c in self.now.clients} - set(statements)
@@ -223,7 +304,8 @@ class MethodStrategy(Strategy):
         if trouble:
             raise self._failure(trouble)
         assert self.post is not None  # configure_train came before
-        self._step(sound, self.post)
+        if not self._step(sound, self.post):
+            raise self._failure({"its sum": in_words(self.now)})
         return self._arrays(), None
 
     def configure_evaluate(
@@ -261,7 +343,7 @@ class MethodStrategy(Strategy):
         if measure is not None and (metrics := measure(done, self._arrays())) is not None:
             result.evaluate_metrics_serverapp[done] = metrics
             text = ", ".join(f"{k} {v}" for k, v in metrics.items())
-        note_round(self.folder, self.now, result.evaluate_metrics_serverapp.get(done, {}))
+        note_round(self.folder, self.now, self.why, result.evaluate_metrics_serverapp.get(done, {}))
         _LOG.log(INFO, "fedsofim: round %d/%d done %s", done, self.now.job.rounds, text)
         self._note(text)
 
@@ -282,7 +364,7 @@ class MethodStrategy(Strategy):
     def _note(self, text: str) -> None:
         """How far the job is and what it does, for whoever follows it."""
         job = self.now.job
-        facts = {"round": self.now.round, "rounds": job.rounds, "text": text, "job": job_in_words(job)}
+        facts = {"round": self.now.round, "rounds": job.rounds, "text": text, "job": job_in_words(job), "why": self.why}
         write_text(self.folder / PROGRESS, json.dumps(facts | standing_of(self.now, self.spent)))
 
 

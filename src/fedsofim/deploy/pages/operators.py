@@ -192,6 +192,8 @@ def _charged(asked: Asked, visit: Visit | None, job: JobSeen | None, delta: floa
     said = _SAID[Verdict.CHARGED] if asked.answered else Cell("charged; no answer was made", Tone.BAD)
     if visit is not None and visit.verdict is not Verdict.CHARGED:
         said = Cell(f"charged, not sent: {words(visit.why)}", Tone.BAD)
+    elif visit is not None and visit.why:
+        said = Cell(f"answered; {words(visit.why)}")
     rounds = job.terms.get("rounds") if job is not None else None
     return (
         moment(asked.at),
