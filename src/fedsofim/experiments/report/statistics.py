@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -78,7 +79,8 @@ def paired_t(gaps: Sequence[float]) -> float:
         return 1.0
     if np.ptp(gaps) == 0:  # equal differences: certain, or none at all
         return 1.0 if gaps[0] == 0 else 0.0
-    return float(stats.ttest_1samp(gaps, 0.0)[1])
+    found: Any = stats.ttest_1samp(gaps, 0.0)
+    return float(found.pvalue)
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
