@@ -76,7 +76,7 @@ def train(policies: list[Policy], folder: Path, rounds: int) -> None:
             spent[policy.name] = {"epsilon": note.spent or 0.0, "cap": policy.epsilon}
         now = step(now, uploads)
         right = 100 * float(np.mean(now.predict(data.x_test) == data.y_test))
-        note_round(folder, now, {"accuracy": right, "loss": loss(now, data.x_test, data.y_test)})
+        note_round(folder, now, {}, {"accuracy": right, "loss": loss(now, data.x_test, data.y_test)})
     for policy in policies:
         refuse(policy, dear)
     facts = {"round": now.round, "rounds": now.job.rounds, "job": "fedsofim, clip 10, weights uniform"}

@@ -97,8 +97,8 @@ def noted(ledger: Path, who: str, what: str, verdict: Verdict | None, note: Note
         if verdict is Verdict.CHARGED and note.spent is None:
             verdict = Verdict.FREE
         if verdict is not None:
-            found = vars(note) | ({"why": why} if why else {})
-            enter(ledger, Visit(at=time.time(), verdict=verdict, who=who, what=what, **found))
+            note = replace(note, why=why) if why else note
+            enter(ledger, Visit(at=time.time(), verdict=verdict, who=who, what=what, **vars(note)))
 
 
 def enter(ledger: Path, visit: Visit) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from strategies import strategy
 
 SOME = order_of_five(clients=3, min_clients=2)  # two rounds among three
 ALL = order_of_five(clients=3, min_clients=None)
-ROOM = {"epsilon": 5.0}  # of a policy: the jobs of these tests cost 1
+ROOM: dict[str, Any] = {"epsilon": 5.0}  # of a policy: the jobs of these tests cost 1
 
 
 def lying(who: int, when: Callable[[Message], bool] = lambda question: True, array: str = "upload0"):

@@ -222,6 +222,7 @@ def test_a_superlink_that_is_away_is_tried_again_and_said_so_once(
 def test_a_page_does_not_go_on_saying_what_is_over(nodes: list[Policy], tmp_path: Path, monkeypatch):
     monkeypatch.setattr(node_loop, "_AGAIN", 0.0)
     found = looped(nodes[0], [Unreachable("gone"), letter_of(query_message("hello", 5))], tmp_path)
+    assert found.loop is not None
     assert "again, since" in found.loop.trouble and "cannot be reached" not in found.loop.trouble
 
 
