@@ -55,6 +55,24 @@ def test_every_method_runs_and_is_shown(folder: Path, output: tuple[str, ...]):
     assert (judged.ran, judged.failures) == (len(METHODS), [])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("audit", "--broken", "list", "--json"),  # it printed text
+        ("compare", "e.toml", "--out", "t.csv", "--dry-run"),  # "digest.key: Not a directory"
+        ("run", "--method", "scaffold", "--dataset", "digits", "--clients", "2", "--rounds", "1"),
+        ("run", "--method", "adafedprox", "--dataset", "digits", "--trust", "secure-sum", "--weights", "size", "--clip", "1e-3",
+         "--epsilon", "no-privacy", "--model", "cnn", "--clients", "7", "--partition", "iid", "--rounds", "2", "--seed", "3"),
+    ],
+    ids=lambda words: " ".join(words[:3]),
+)  # fmt: skip
+def test_what_was_found_stays_mended(folder: Path, words: tuple[str, ...]):
+    judged = Judged()
+    with jax.numpy_dtype_promotion("standard"):
+        judge(Combination(words[0], words[1:]), folder / "out", judged)
+    assert judged.failures == [] and "Not a directory" not in str(judged.refused)
+
+
 def test_every_published_method_and_every_command_is_drawn():
     drawn = {words[1] for words in METHODS}
     assert set(methods.PUBLISHED) <= drawn

@@ -74,7 +74,7 @@ def audit(
     kind.check()
     one_of("standardize", scale.standardize, ("recipe", "none", "private"))  # public statistics cost nothing to attack
     if kind.broken == "list":
-        return _list_broken()
+        return _list_broken(json_)
     found = _all(budget, effort) if kind.all_ else _one(method, budget, kind, target, effort, scale)
     documents, failed = found.documents, found.failed
     if out is not None:
@@ -162,11 +162,11 @@ def _one(
         return _Single(attack(engine, what=what, pairs=pairs, seed=effort.seed, progress=progress, **sure))
 
 
-def _list_broken() -> None:
+def _list_broken(json_: bool) -> None:
     from fedsofim.attack.broken import BROKEN
 
-    for name, build in BROKEN.items():
-        print(f"{name}: {(build.__doc__ or '').splitlines()[0]}")
+    found = {name: (build.__doc__ or "").splitlines()[0] for name, build in BROKEN.items()}
+    print(json.dumps(found) if json_ else "\n".join(f"{name}: {about}" for name, about in found.items()))
 
 
 # --- everything ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsofim.core.summary import spent_in_words
+from fedsofim.errors import InputError
 from fedsofim.experiments.grid import Experiment, Point, points
 from fedsofim.experiments.journal import read_runs
 from fedsofim.experiments.reading import read_datasets
@@ -15,6 +16,8 @@ from fedsofim.progress import progress_bar
 
 def rehearse(experiment: Experiment, out: Path, folder: Path, conduct: Conduct) -> list[str]:
     """Lines that say it: every different run is planned and priced, none is run."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file; expected a folder, or a name that is free")
     data = read_datasets(experiment.datasets, folder, experiment.reading, conduct.source)
     rows = read_runs(out)
     todo = points(experiment, data, digests_of(data, rows, known_key(out)))
