@@ -61,8 +61,9 @@ def test_every_method_runs_and_is_shown(folder: Path, output: tuple[str, ...]):
         ("audit", "--broken", "list", "--json"),  # it printed text
         ("compare", "e.toml", "--out", "t.csv", "--dry-run"),  # "digest.key: Not a directory"
         ("run", "--method", "scaffold", "--dataset", "digits", "--clients", "2", "--rounds", "1"),
-        (*["run", "--method", "adafedprox", "--dataset", "digits", "--trust", "secure-sum", "--weights", "size", "--clip", "1e-3"],
-         *["--epsilon", "no-privacy", "--model", "cnn", "--clients", "7", "--partition", "iid", "--rounds", "2", "--seed", "3"]),
+        ("run", "--method", "adafedprox", "--dataset", "digits", "--trust", "secure-sum", "--weights", "size", "--clip",
+         "1e-3", "--epsilon", "no-privacy", "--model", "cnn", "--clients", "7", "--partition", "iid", "--rounds", "2",
+         "--seed", "3"),
     ],
     ids=lambda words: " ".join(words[:3]),
 )  # fmt: skip
