@@ -100,7 +100,10 @@ class Job:
 
     def text(self) -> str:
         """Canonical JSON: equal terms are equal texts."""
-        return json.dumps(asdict(self), sort_keys=True)
+        stated = asdict(self)
+        if not self.mask_keys:  # terms of before nodes stated their keys: their text, and so their digests, stay
+            del stated["mask_keys"]
+        return json.dumps(stated, sort_keys=True)
 
     @staticmethod
     def read(text: str) -> "Job":
