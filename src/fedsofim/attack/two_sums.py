@@ -14,7 +14,7 @@ from fedsofim.deploy.account import Account
 from fedsofim.deploy.job_state import JobState
 from fedsofim.deploy.policy import Policy
 from fedsofim.deploy.survivors import AGREE, agree, reveal
-from fedsofim.deploy.unmasking import Exchange, OpenSum, Said, TooFew, open_sum_of, unmasked
+from fedsofim.deploy.unmasking import Exchange, FalseSumError, OpenSum, Said, TooFew, open_sum_of, unmasked
 from fedsofim.deploy.wire import Arrays
 from fedsofim.errors import InputError, Refused
 
@@ -51,7 +51,7 @@ def sums_got(
     for wanted in (whole, without, whole):
         try:
             found[wanted.present] = unmasked(wanted, help)
-        except TooFew:
+        except (TooFew, FalseSumError):
             continue
     return found
 
