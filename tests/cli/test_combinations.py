@@ -64,6 +64,8 @@ def test_every_method_runs_and_is_shown(folder: Path, output: tuple[str, ...]):
         ("run", "--method", "adafedprox", "--dataset", "digits", "--trust", "secure-sum", "--weights", "size", "--clip",
          "1e-3", "--epsilon", "no-privacy", "--model", "cnn", "--clients", "7", "--partition", "iid", "--rounds", "2",
          "--seed", "3"),
+        ("run", "--dataset", "digits", "--method", "fedfc", "--model", "cnn", "--set-model", "channels=2,2",
+         "--clients", "2", "--rounds", "1", "--clip", "1", "--epsilon", "20", "--set", "preset=as_published"),
     ],
     ids=lambda words: " ".join(words[:3]),
 )  # fmt: skip

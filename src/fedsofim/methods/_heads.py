@@ -14,7 +14,7 @@ def matrix(params: Any) -> jax.Array:
     >>> matrix({"w": jnp.ones((3, 2)), "b": jnp.zeros(2)}).shape
     (4, 2)
     """
-    if isinstance(params, dict) and {k: a.ndim for k, a in params.items()} == {"w": 2, "b": 1}:
+    if isinstance(params, dict) and {k: getattr(a, "ndim", None) for k, a in params.items()} == {"w": 2, "b": 1}:
         return jnp.concatenate([params["w"], params["b"][None]])
     if not isinstance(params, dict) and getattr(params, "ndim", 0) == 2:
         return params
