@@ -418,3 +418,12 @@ def test_a_files_function_is_called_apart(kind: str, tmp_path: Any):
     make(str(path))
     seen = fs.__dict__.pop("threads_seen")
     assert len(seen) == 2 and threading.current_thread() not in seen
+
+
+@pytest.mark.parametrize("which", ["init", "memory"])
+def test_a_first_state_that_cannot_be_made_is_told_with_its_line(which: str):
+    def broken(params):
+        raise KeyError("no such layer")
+
+    with pytest.raises(fs.InputError, match=rf"prying: {which} fails: KeyError: 'no such layer' \(test_sealed"):
+        fs.train(TOY, _method(**{which: broken}), fs.Budget(1), 2, recipe="paper")

@@ -246,8 +246,8 @@ def input_shapes(method: Method, model: Model, public: Public, preparation: tupl
     params = parameter_shapes(model, public, preparation)
     return Inputs(
         params=params,
-        state=jax.eval_shape(lambda p: method.init(p), params),
-        memory=jax.eval_shape(lambda p: method.memory(p), params),
+        state=_first_shapes(f"{method.name}: init", method.init, params),
+        memory=_first_shapes(f"{method.name}: memory", method.memory, params),
         key=key,
         index=spec((), jnp.int32),
         size=spec(()),
@@ -256,6 +256,16 @@ def input_shapes(method: Method, model: Model, public: Public, preparation: tupl
         stds=spec((MAX_SITES,)),
         records=record_shapes(public, shape, public.asked),
     )
+
+
+def _first_shapes(what: str, function: Callable[[Any], Any], params: Any) -> Any:
+    """Shapes of what a method makes of the first parameters."""
+    try:
+        return jax.eval_shape(lambda given: function(given), params)
+    except InputError:
+        raise
+    except Exception as error:  # whatever the method's own code raises
+        raise InputError(f"{what} fails: {raised(error)}") from error
 
 
 def upload_shapes(program: Program) -> Any:
