@@ -64,7 +64,7 @@ class Plan:
     each: tuple[Mapping[Any, float], ...] = ()  # multipliers of each client, where budgets are unequal
 
     def __post_init__(self) -> None:
-        """Seal the method and the model: whoever has a plan may have records too."""
+        """Seal the method and the model, because a plan is used where records are."""
         object.__setattr__(self, "method", sealed_method(self.method))
         object.__setattr__(self, "model", sealed_model(self.model))
 

@@ -27,7 +27,7 @@ FEW = 5  # strange values of a column that are named
 
 @dataclass(frozen=True)
 class Remark:
-    """What a reader should know. `details` say where in the table, for whoever has it; neither quotes a cell."""
+    """What a reader should know. `details` say where in the table. Neither quotes a cell."""
 
     text: str
     details: str

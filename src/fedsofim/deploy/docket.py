@@ -149,7 +149,7 @@ class _Free:
 def _day_of(at: float) -> str:
     try:
         return datetime.fromtimestamp(at, UTC).date().isoformat()
-    except (OverflowError, ValueError, OSError):  # a clock that says nothing sensible
+    except (OverflowError, ValueError, OSError):  # the clock is wrong
         return "1970-01-01"
 
 
